@@ -24,6 +24,7 @@
 //!
 //! ```text
 //! redaction       text without the passwords of URLs
+//! printable       whether values have a text
 //! store_error     StoreError: why a place in a store cannot be used
 //! error, config   errors; the settings
 //! store           object stores by URL: S3, GCS, Azure, HTTP, NVMe namespaces
@@ -63,6 +64,7 @@ mod orc_table_factory;
 mod output;
 #[cfg(feature = "proto")]
 mod plan_codec;
+pub mod printable;
 mod redaction;
 mod scan;
 mod scan_io;

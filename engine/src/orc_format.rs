@@ -27,6 +27,7 @@ use object_store::{ObjectMeta, ObjectStore};
 use crate::listed_scan::{ListedFiles, listed_scan, open_objects};
 use crate::output::orc_sink::OrcSink;
 use crate::output::write_options::writer_options;
+use crate::table::folder_files::FolderFiles;
 use crate::table::opened_files::columns_of;
 
 /// Makes formats of the OPTIONS that a statement names.
@@ -35,8 +36,7 @@ pub(crate) struct OrcFormatFactory;
 
 impl FileFormatFactory for OrcFormatFactory {
     fn create(&self, _: &dyn Session, options: &HashMap<String, String>) -> Result<Arc<dyn FileFormat>> {
-        let options = writer_options(options)?;
-        Ok(Arc::new(OrcFormat { options }))
+        Ok(Arc::new(OrcFormat::with_options(options)?))
     }
 
     fn default(&self) -> Arc<dyn FileFormat> {
@@ -55,6 +55,37 @@ impl GetExt for OrcFormatFactory {
 #[derive(Debug)]
 pub(crate) struct OrcFormat {
     options: WriterProperties,
+}
+
+impl OrcFormat {
+    /// The format of these OPTIONS.
+    ///
+    /// # Errors
+    /// As [`writer_options`].
+    pub(crate) fn with_options(options: &HashMap<String, String>) -> Result<Self> {
+        let options = writer_options(options)?;
+        Ok(Self { options })
+    }
+
+    /// The plan that writes the rows of `input`, over the files of `replaced` if the statement replaces files.
+    ///
+    /// # Errors
+    /// If files cannot be replaced there.
+    pub(crate) fn sink(
+        &self,
+        input: Arc<dyn ExecutionPlan>,
+        config: FileSinkConfig,
+        order: Option<LexRequirement>,
+        replaced: Option<Arc<FolderFiles>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        refuse_replacement(&config)?;
+        let sink = OrcSink {
+            config,
+            options: self.options.clone(),
+            replaced,
+        };
+        Ok(Arc::new(DataSinkExec::new(input, Arc::new(sink), order)))
+    }
 }
 
 /// Refuses statements that replace what cannot be replaced at once.
@@ -126,11 +157,11 @@ impl FileFormat for OrcFormat {
         order: Option<LexRequirement>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         refuse_replacement(&config)?;
-        let sink = OrcSink {
-            config,
-            options: self.options.clone(),
+        let replaced = match (config.insert_op, config.table_paths.first()) {
+            (InsertOp::Overwrite, Some(folder)) => Some(Arc::new(FolderFiles::of_url(folder)?)),
+            _ => None,
         };
-        Ok(Arc::new(DataSinkExec::new(input, Arc::new(sink), order)))
+        self.sink(input, config, order, replaced)
     }
 
     fn file_source(&self, schema: TableSchema) -> Arc<dyn FileSource> {

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, plan_err};
-use datafusion::datasource::file_format::FileFormatFactory;
+use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::physical_plan::{FileGroup, FileOutputMode, FileSinkConfig};
 use datafusion::error::Result;
 use datafusion::logical_expr::dml::InsertOp;
@@ -18,17 +18,21 @@ use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 
 use crate::config::GrampusOptions;
 use crate::file::file_cache::FileCache;
-use crate::orc_format::OrcFormatFactory;
+use crate::orc_format::OrcFormat;
 use crate::output::empty_file::empty_file;
 use crate::redaction::without_passwords;
 use crate::scan::planner::{ScanRequest, plan_scan};
 use crate::store::store_location::listing_url;
 use crate::table::files::TableFile;
+use crate::table::folder_files::FolderFiles;
 use crate::table::hive_partitions::{self, PartitionTypes};
-use crate::table::listing::{find_files, find_files_if_any};
+use crate::table::listing::{FoundFile, find_files, find_files_if_any, local_path};
 use crate::table::opened_files::{columns_of, open_files};
 use crate::table::partition_filter;
 use crate::table::schema::ColumnMaps;
+
+/// Listings of a folder whose files others replace meanwhile.
+const MAX_LISTINGS: usize = 8;
 
 /// ORC files as a DataFusion table.
 #[derive(Debug)]
@@ -43,6 +47,8 @@ pub struct OrcTable {
     write_options: HashMap<String, String>,
     /// Whether the table's columns are declared, so that it may have no files.
     is_declared: bool,
+    /// The files that INSERT OVERWRITE may replace, as listed before the statement's plan was made.
+    replaced: Option<Arc<FolderFiles>>,
 }
 
 impl OrcTable {
@@ -68,14 +74,20 @@ impl OrcTable {
             return plan_err!("an ORC table needs at least one location");
         }
         let cache = state.config().get_extension::<FileCache>().unwrap_or_default();
-        let found = find_files(state, locations).await?;
-        if found.is_empty() {
-            return plan_err!(
-                "{}: all files there are empty (0 bytes), so the table's columns are unknown",
-                locations.join(", ")
-            );
-        }
-        let files = open_files(&cache, &found).await?;
+        let mut listings = 1;
+        let (found, files) = loop {
+            let found = find_files(state, locations).await?;
+            if found.is_empty() {
+                return plan_err!(
+                    "{}: all files there are empty (0 bytes), so the table's columns are unknown",
+                    without_passwords(&locations.join(", "))
+                );
+            }
+            match open_files(&cache, &found).await {
+                Err(_) if listings < MAX_LISTINGS && found.iter().any(FoundFile::is_gone) => listings += 1,
+                files => break (found, files?),
+            }
+        };
         let partitions = hive_partitions::columns_of(&found, declared)?;
         let partition_types = match declared.is_empty() {
             true => PartitionTypes::Inferred,
@@ -94,6 +106,7 @@ impl OrcTable {
             cache,
             write_options: HashMap::new(),
             is_declared: false,
+            replaced: None,
         })
     }
 
@@ -129,6 +142,30 @@ impl OrcTable {
         self
     }
 
+    /// The same table, whose INSERT OVERWRITE replaces its files as they are now, and no others. `None`: the table is
+    /// not a single folder.
+    ///
+    /// # Errors
+    /// If the folder cannot be listed.
+    pub(crate) fn with_files_to_replace(&self) -> Result<Option<Self>> {
+        let [location] = self.locations.as_slice() else {
+            return Ok(None);
+        };
+        let Some(folder) = local_path(location).filter(|folder| !folder.is_file()) else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            locations: self.locations.clone(),
+            schema: Arc::clone(&self.schema),
+            partitions: self.partitions.clone(),
+            partition_types: self.partition_types,
+            cache: Arc::clone(&self.cache),
+            write_options: self.write_options.clone(),
+            is_declared: self.is_declared,
+            replaced: Some(Arc::new(FolderFiles::of(&folder)?)),
+        }))
+    }
+
     /// The table's files as they are now.
     ///
     /// # Errors
@@ -138,24 +175,48 @@ impl OrcTable {
     }
 
     /// The files for whose partition values all `filters` are true, and the number of the others, which are not opened.
+    ///
+    /// If a statement replaces the folder between listing and opening, the files are listed anew.
     async fn matching_files(
         &self,
         state: &dyn Session,
         filters: &[Arc<dyn PhysicalExpr>],
     ) -> Result<(Vec<TableFile>, usize)> {
-        let mut found = match self.is_declared {
-            true => find_files_if_any(state, &self.locations).await?,
-            false => find_files(state, &self.locations).await?,
-        };
-        let all = found.len();
-        let mut values = Vec::with_capacity(all);
-        for file in &found {
+        let mut listings = 1;
+        loop {
+            let found = match self.is_declared {
+                true => find_files_if_any(state, &self.locations).await?,
+                false => find_files(state, &self.locations).await?,
+            };
+            let opened = self.open_matching(&found, filters).await;
+            if opened.is_err() && listings < MAX_LISTINGS && found.iter().any(FoundFile::is_gone) {
+                listings += 1;
+                continue;
+            }
+            return opened;
+        }
+    }
+
+    async fn open_matching(
+        &self,
+        found: &[FoundFile],
+        filters: &[Arc<dyn PhysicalExpr>],
+    ) -> Result<(Vec<TableFile>, usize)> {
+        let mut values = Vec::with_capacity(found.len());
+        for file in found {
             values.push(hive_partitions::values(file, &self.partitions, self.partition_types)?);
         }
         let keep = partition_filter::matching(filters, &self.partitions, &values)?;
-        retain(&mut found, &keep);
         retain(&mut values, &keep);
-        let files = open_files(&self.cache, &found).await?;
+        let excluded = found.len() - values.len();
+        let files = match excluded {
+            0 => open_files(&self.cache, found).await?,
+            _ => {
+                let kept = found.iter().zip(&keep).filter(|(_, keep)| **keep);
+                let kept: Vec<FoundFile> = kept.map(|(file, _)| file.clone()).collect();
+                open_files(&self.cache, &kept).await?
+            }
+        };
         let mut maps = ColumnMaps::default();
         let mut table_files = Vec::with_capacity(files.len());
         for (file, partition_values) in files.into_iter().zip(values) {
@@ -165,7 +226,7 @@ impl OrcTable {
                 file,
             });
         }
-        Ok((table_files, all - found.len()))
+        Ok((table_files, excluded))
     }
 
     /// The columns that come from folder names, outermost first. They are the last columns of the schema.
@@ -272,8 +333,13 @@ impl TableProvider for OrcTable {
             file_extension: "orc".to_owned(),
             file_output_mode: FileOutputMode::Directory,
         };
-        let format = OrcFormatFactory.create(state, &self.write_options)?;
-        format.create_writer_physical_plan(input, state, config, None).await
+        let format = OrcFormat::with_options(&self.write_options)?;
+        match &self.replaced {
+            Some(replaced) if insert_op == InsertOp::Overwrite => {
+                format.sink(input, config, None, Some(Arc::clone(replaced)))
+            }
+            _ => format.create_writer_physical_plan(input, state, config, None).await,
+        }
     }
 }
 

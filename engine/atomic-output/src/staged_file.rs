@@ -1,18 +1,16 @@
 //! [`StagedFile`]: a file that is written beside its final place and replaces an older file by one rename.
 
-use std::fs::{self, File};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::durability::{resolve, sync_folder, take_over};
-use crate::temporary_folder::{self, Purpose, TemporaryFolder};
+use crate::error::OutputError;
+use crate::staged_files::StagedFiles;
 
 /// A file before its publication; dropping this value removes it.
 #[derive(Debug)]
 pub struct StagedFile {
-    /// The final path, without links.
-    target: PathBuf,
-    work: TemporaryFolder,
+    path: PathBuf,
+    files: StagedFiles,
 }
 
 impl StagedFile {
@@ -21,21 +19,14 @@ impl StagedFile {
     /// # Errors
     /// If the target is a folder or a device, or its folder cannot be written to.
     pub fn create(target: &Path) -> io::Result<Self> {
-        let (parent, target) = resolve(target)?;
-        match fs::metadata(&target) {
-            Ok(found) if found.is_dir() => return Err(io::Error::new(ErrorKind::IsADirectory, "it is a folder")),
-            Ok(found) if !found.is_file() => {
-                return Err(io::Error::new(ErrorKind::InvalidInput, "it is no regular file"));
-            }
-            _ => {}
-        }
-        let work = TemporaryFolder::create(&parent, Purpose::Staging)?;
-        Ok(Self { target, work })
+        let mut files = StagedFiles::new();
+        let path = files.add(target).map_err(cause)?;
+        Ok(Self { path, files })
     }
 
     /// The path to write to.
     pub fn path(&self) -> PathBuf {
-        self.work.path().join("new")
+        self.path.clone()
     }
 
     /// Syncs the written file, and gives it its name, over an older file of that name.
@@ -43,21 +34,23 @@ impl StagedFile {
     /// # Errors
     /// If the file was not written, or the disk is full.
     pub fn publish(self) -> io::Result<()> {
-        let new = self.path();
-        if let Ok(old) = fs::metadata(&self.target) {
-            take_over(&old, &new)?;
-        }
-        File::open(&new)?.sync_all()?;
-        temporary_folder::publish(|| fs::rename(&new, &self.target))?;
-        match self.target.parent() {
-            Some(parent) => sync_folder(parent),
-            None => Ok(()),
-        }
+        self.files.publish().map_err(cause)
+    }
+}
+
+/// The error without the file's name, which callers know.
+fn cause(error: OutputError) -> io::Error {
+    match error {
+        OutputError::Write { source, .. } => source,
+        other => io::Error::other(other),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::io::ErrorKind;
+
     use super::*;
 
     #[test]

@@ -7,14 +7,18 @@
 //!    in between leaves the target missing; the next output into the same place brings the old generation back.
 //! 5. The old generation is removed.
 //!
+//! Steps 2 to 4 hold the [`FolderLock`] of both folders. Outputs into the folder wait, and find the new one then.
+//!
 //! **Invariant:** only files that [`Replaceable`] allows are ever removed.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use crate::durability::{resolve, sync_folder, take_over};
 use crate::error::OutputError;
+use crate::folder_lock::FolderLock;
 use crate::temporary_folder::{self, Purpose, TemporaryFolder};
 
 /// The new generation, and after an exchange the old one, in the temporary folder.
@@ -42,7 +46,11 @@ pub struct StagedFolder {
     work: TemporaryFolder,
     /// `None`: the target must be empty or missing.
     replaces: Option<Replaceable>,
+    is_unchanged: Option<Box<Unchanged>>,
 }
+
+/// Whether the old generation is still the one that the new one was made of; if not, the reason: `t/a.orc is new`.
+type Unchanged = dyn Fn(&Path) -> Result<(), String> + Send + Sync;
 
 impl StagedFolder {
     /// Prepares a place for the folder that will be `shown`. Removes what killed processes left beside it.
@@ -63,14 +71,32 @@ impl StagedFolder {
             target,
             work,
             replaces,
+            is_unchanged: None,
         };
         fs::create_dir(staged.files()).map_err(failed)?;
         if let Ok(old) = fs::metadata(&staged.target) {
+            temporary_folder::remove_unpublished(&staged.target);
             staged.check_place()?;
             staged.check_contents(&staged.target)?;
             take_over(&old, &staged.files()).map_err(failed)?;
         }
         Ok(staged)
+    }
+
+    /// The same folder, which replaces the old one only if that `is_unchanged`. The function gets the old folder's
+    /// path, which may be another one than before.
+    ///
+    /// # Errors
+    /// If it has changed already.
+    pub fn replacing_only(
+        mut self,
+        is_unchanged: impl Fn(&Path) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Result<Self, OutputError> {
+        self.is_unchanged = Some(Box::new(is_unchanged));
+        if self.target.is_dir() {
+            self.check_generation(&self.target)?;
+        }
+        Ok(self)
     }
 
     /// The folder to write to.
@@ -86,11 +112,12 @@ impl StagedFolder {
     pub fn publish(self) -> Result<(), OutputError> {
         let failed = |error| OutputError::write(&self.shown, error);
         sync_folders(&self.files()).map_err(failed)?;
+        let parent = self.target.parent().unwrap_or(Path::new("/"));
+        // The new folder's lock too: what comes into it waits until it is certain to stay.
+        let _old_lock = FolderLock::exclusive(&self.target).map_err(failed)?;
+        let _new_lock = FolderLock::exclusive(&self.files()).map_err(failed)?;
         temporary_folder::publish(|| Ok(self.move_in())).map_err(failed)??;
-        match self.target.parent() {
-            Some(parent) => sync_folder(parent).map_err(failed),
-            None => Ok(()),
-        }
+        sync_folder(parent).map_err(failed)
     }
 
     fn move_in(&self) -> Result<(), OutputError> {
@@ -101,6 +128,9 @@ impl StagedFolder {
             entries => entries.map_err(failed)?.next().is_some(),
         };
         if !is_taken {
+            if target.is_dir() {
+                self.check_generation(target)?; // files may have gone
+            }
             return match fs::rename(&new, target) {
                 Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {
                     Err(OutputError::NotEmpty(self.shown.clone()))
@@ -157,18 +187,36 @@ impl StagedFolder {
         Ok(())
     }
 
+    /// Refuses another old generation than the one that the new one was made of.
+    fn check_generation(&self, folder: &Path) -> Result<(), OutputError> {
+        let unchanged = self
+            .is_unchanged
+            .as_ref()
+            .map_or(Ok(()), |is_unchanged| is_unchanged(folder));
+        unchanged.map_err(|reason| OutputError::NotReplaceable {
+            path: self.shown.clone(),
+            reason,
+        })
+    }
+
     /// Refuses contents that may not be removed.
     fn check_contents(&self, folder: &Path) -> Result<(), OutputError> {
+        self.check_generation(folder)?;
         let failed = |error| OutputError::write(&self.shown, error);
         for entry in fs::read_dir(folder).map_err(failed)? {
             let Some(replaces) = self.replaces else {
                 return Err(OutputError::NotEmpty(self.shown.clone()));
             };
             if let Some(other) = (replaces.other_than_these)(&entry.map_err(failed)?.path()) {
+                let name = other.file_name().and_then(OsStr::to_str);
                 let shown = self.shown.join(other.strip_prefix(folder).unwrap_or(&other));
+                let reason = match name.is_some_and(temporary_folder::is_staging) {
+                    true => "another process is writing into it: try again when that is done".to_owned(),
+                    false => format!("{} {}", shown.display(), replaces.otherwise),
+                };
                 return Err(OutputError::NotReplaceable {
                     path: self.shown.clone(),
-                    reason: format!("{} {}", shown.display(), replaces.otherwise),
+                    reason,
                 });
             }
         }
@@ -214,9 +262,9 @@ fn path_of(bytes: Vec<u8>) -> Option<PathBuf> {
     String::from_utf8(bytes).ok().map(PathBuf::from)
 }
 
-/// Exchanges two folders; false if the file system cannot.
+/// Exchanges two folders or files; false if the file system cannot.
 #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
-fn exchange(one: &Path, other: &Path) -> io::Result<bool> {
+pub(crate) fn exchange(one: &Path, other: &Path) -> io::Result<bool> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     use rustix::io::Errno;
     match renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
@@ -227,7 +275,7 @@ fn exchange(one: &Path, other: &Path) -> io::Result<bool> {
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
-fn exchange(_: &Path, _: &Path) -> io::Result<bool> {
+pub(crate) fn exchange(_: &Path, _: &Path) -> io::Result<bool> {
     Ok(false)
 }
 

@@ -103,13 +103,10 @@ impl TemporaryFolder {
             .prefix(purpose.prefix())
             .suffix(SUFFIX)
             .rand_bytes(RANDOM_CHARACTERS);
-        #[cfg(unix)]
-        let builder = {
-            use std::os::unix::fs::PermissionsExt;
-            builder.permissions(fs::Permissions::from_mode(0o700))
-        };
         for _ in 0..MAX_CREATIONS {
-            let path = builder.tempdir_in(parent)?.keep();
+            // An error is the system's, without the folder's hidden name.
+            let made = builder.make_in(parent, create_private)?;
+            let path = made.into_temp_path().keep().map_err(|error| error.error)?;
             match lock_new(&path) {
                 Ok(Some(lock)) => {
                     return Ok(Self {
@@ -172,6 +169,26 @@ fn closed() -> io::Error {
     io::Error::new(ErrorKind::Interrupted, "the program is ending")
 }
 
+/// Creates a folder that only this user may enter.
+fn create_private(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+/// Whether a folder of this name may hold outputs before they are published.
+pub fn is_staging(name: &str) -> bool {
+    Purpose::Staging.names(name)
+}
+
+/// Removes from `folder` the outputs that killed processes left unpublished.
+pub fn remove_unpublished(folder: &Path) {
+    if let Ok(own) = fs::metadata(folder) {
+        remove_leftovers_of(folder, Purpose::Staging, &own, None, &|_| {});
+    }
+}
+
 /// Creates and locks the lock file of a new folder; `None` if another process removes the folder.
 fn lock_new(folder: &Path) -> io::Result<Option<File>> {
     let path = folder.join(LOCK);
@@ -198,13 +215,18 @@ fn log_unlocked(folder: &Path, error: &io::Error) {
 
 /// Removes the folders in `parent` whose processes have ended.
 fn remove_leftovers(parent: &Path, purpose: Purpose, own: &TemporaryFolder, rescue: &dyn Fn(&Path)) {
-    let (Ok(entries), Ok(own_metadata)) = (fs::read_dir(parent), fs::metadata(&own.path)) else {
-        return;
-    };
+    if let Ok(own_metadata) = fs::metadata(&own.path) {
+        remove_leftovers_of(parent, purpose, &own_metadata, Some(&own.path), rescue);
+    }
+}
+
+/// Removes such folders that belong to the user of `owned`, except `own`.
+fn remove_leftovers_of(parent: &Path, purpose: Purpose, owned: &Metadata, own: Option<&Path>, rescue: &dyn Fn(&Path)) {
+    let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
         let named = entry.file_name().to_str().is_some_and(|name| purpose.names(name));
         let path = entry.path();
-        if !named || path == own.path || !entry.metadata().is_ok_and(|found| is_ours(&found, &own_metadata)) {
+        if !named || own == Some(&path) || !entry.metadata().is_ok_and(|found| is_ours(&found, owned)) {
             continue;
         }
         // Network file systems lock only files that are open for writing.

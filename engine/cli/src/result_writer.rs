@@ -9,6 +9,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::json::WriterBuilder as JsonBuilder;
 use arrow::json::writer::{JsonArray, JsonFormat, LineDelimited};
+use grampus::printable;
 
 use crate::args::Format;
 use crate::column_headings::{unique, with_names};
@@ -116,6 +117,7 @@ impl<'a> ResultWriter<'a> {
     }
 
     fn text_of(&mut self, batch: &RecordBatch, capacity: usize) -> Result<Vec<u8>, ArrowError> {
+        printable::verify(&batch.slice(0, batch.num_rows().min(capacity)))?;
         match &mut self.shape {
             Shape::Table { cells, style, printed } => {
                 cells.push(batch, capacity)?;
@@ -163,9 +165,13 @@ impl<'a> ResultWriter<'a> {
 }
 
 fn unprintable(error: &ArrowError) -> ExitError {
-    ErrorReport::new(format!("cannot print the result: {}", clean(&error.to_string())))
-        .hint("try another --format, or CAST the column to VARCHAR")
-        .into()
+    let report = ErrorReport::new(format!("cannot print the result: {}", clean(&error.to_string())));
+    match error {
+        ArrowError::InvalidArgumentError(_) => report.into(), // `verify` names the way out
+        _ => report
+            .hint("try another --format, or CAST the column to VARCHAR")
+            .into(),
+    }
 }
 
 fn json_writer<F: JsonFormat>() -> arrow::json::Writer<Vec<u8>, F> {
@@ -247,7 +253,7 @@ mod tests {
     fn separated_values_quote_delimiters_and_quotes() {
         insta::assert_snapshot!(text(Format::Csv, &[batch()], TableStyle::default(), MoreRows::None), @r#"
         id,miles,note,parts
-        1,0.5,"a,""b""","[1, ]"
+        1,0.5,"a,""b""","[1, NULL]"
         2,,tab	,
         3,NaN,,[]
         "#);

@@ -21,23 +21,27 @@ pub(crate) fn header(schema: &Schema, delimiter: u8) -> String {
 
 /// The rows of a batch. Nested values are text.
 pub(crate) fn rows(batch: &RecordBatch, delimiter: u8) -> Result<String, ArrowError> {
-    let plain = FormatOptions::default();
-    let nested = format_options().with_null("").with_display_error(false);
+    let plain = FormatOptions::default().with_display_error(false);
+    let nested = format_options().with_display_error(false);
     let formatters = batch.columns().iter().map(|column| {
         let options = if column.data_type().is_nested() {
             &nested
         } else {
             &plain
         };
-        Ok((column, ArrayFormatter::try_new(column.as_ref(), options)?))
+        // The nulls of an array that has no values, or whose values are elsewhere, are no buffer of its own.
+        Ok((
+            column.logical_nulls(),
+            ArrayFormatter::try_new(column.as_ref(), options)?,
+        ))
     });
     let formatters = formatters.collect::<Result<Vec<_>, ArrowError>>()?;
     let mut text = String::new();
     let mut field = String::new();
     for row in 0..batch.num_rows() {
-        for (place, (column, formatter)) in formatters.iter().enumerate() {
+        for (place, (nulls, formatter)) in formatters.iter().enumerate() {
             start_field(&mut text, place, delimiter);
-            if !column.is_null(row) {
+            if nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)) {
                 field.clear();
                 formatter.value(row).write(&mut field)?;
                 push_field(&mut text, &field, delimiter);

@@ -102,13 +102,18 @@ impl TextTable {
         let formatters = batch
             .columns()
             .iter()
-            .map(|column| ArrayFormatter::try_new(column.as_ref(), &options))
-            .collect::<Result<Vec<_>, _>>()?;
+            .map(|column| {
+                Ok((
+                    column.logical_nulls(),
+                    ArrayFormatter::try_new(column.as_ref(), &options)?,
+                ))
+            })
+            .collect::<Result<Vec<_>, ArrowError>>()?;
         for row in 0..batch.num_rows().min(limit) {
-            let cells = formatters
-                .iter()
-                .zip(batch.columns())
-                .map(|(formatter, column)| (!column.is_null(row)).then(|| visible(&formatter.value(row).to_string())));
+            let cells = formatters.iter().map(|(nulls, formatter)| {
+                let is_value = nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
+                is_value.then(|| visible(&formatter.value(row).to_string()))
+            });
             self.rows.push(cells.collect());
         }
         Ok(())

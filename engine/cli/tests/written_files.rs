@@ -35,6 +35,12 @@ fn tables_of_other_formats_are_named_on_the_command_line() {
     assert_eq!(rows, "zone,miles\nQueens,1.5\n");
 }
 
+/// Whether a hidden folder has files before they are published.
+fn is_writing(folder: &Path) -> bool {
+    let staging = names(folder).into_iter().find(|name| name.starts_with(".grampus-"));
+    staging.is_some_and(|staging| names(&folder.join(staging)).len() > 1)
+}
+
 /// Starts a COPY that takes minutes, into the folder `out`, and waits until it has begun to write.
 fn long_copy(folder: &Path) -> Child {
     let sql = "COPY (SELECT value, value % 3 AS p FROM generate_series(1, 1000000000)) TO 'out/' STORED AS ORC \
@@ -45,18 +51,12 @@ fn long_copy(folder: &Path) -> Child {
         .spawn()
         .unwrap();
     let begun = Instant::now();
-    while !folder.join("out/p=0").exists() {
+    while !is_writing(folder) {
         assert!(child.try_wait().unwrap().is_none(), "the program ended");
         assert!(begun.elapsed() < Duration::from_secs(60), "nothing was written");
         std::thread::sleep(Duration::from_millis(20));
     }
     child
-}
-
-fn visible_files(folder: &Path) -> Vec<String> {
-    let parts = names(&folder.join("out"));
-    let files = parts.iter().flat_map(|part| names(&folder.join("out").join(part)));
-    files.filter(|name| !name.starts_with('.')).collect()
 }
 
 #[cfg(unix)]
@@ -68,15 +68,79 @@ fn interrupted_and_killed_copies_leave_no_visible_file() {
         let mut child = long_copy(folder.path());
         kill_process(Pid::from_child(&child), signal).unwrap();
         child.wait().unwrap();
-        assert_eq!(visible_files(folder.path()), Vec::<String>::new(), "{signal:?}");
+        assert!(!folder.path().join("out").exists(), "{signal:?}");
         if signal == Signal::INT {
-            let hidden: Vec<String> = names(&folder.path().join("out/p=0"));
-            assert_eq!(hidden, Vec::<String>::new());
+            assert_eq!(names(folder.path()), Vec::<String>::new());
         }
         // The same place takes the next statement.
         let sql = "COPY (SELECT 1 AS value, 0 AS p) TO 'out/' STORED AS ORC PARTITIONED BY (p)";
         printed(folder.path(), &["-c", sql]);
         let rows = printed(folder.path(), &["--format", "csv", "-t", "t=out", "-c", "FROM t"]);
         assert_eq!(rows, "value,p\n1,0\n");
+        assert_eq!(names(folder.path()), ["out"]);
+    }
+}
+
+/// A name stands for what it leads to, in every format.
+#[cfg(unix)]
+#[test]
+fn copies_keep_the_mode_of_a_file_and_the_links_to_it() {
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+    for format in ["orc", "csv", "json", "parquet", "arrow"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(format!("{name}.{format}"));
+        let copy = |name: &str| {
+            let sql = format!("COPY (SELECT 7 AS a) TO '{name}.{format}' STORED AS {format}");
+            grampus(folder.path(), &["-c", &sql]).output().unwrap()
+        };
+        let rows = |name: &str| {
+            let sql = format!("CREATE EXTERNAL TABLE t STORED AS {format} LOCATION '{name}.{format}'; FROM t");
+            printed(folder.path(), &["-q", "--format", "csv", "-c", &sql])
+        };
+        fs::write(path("private"), "old").unwrap();
+        fs::set_permissions(path("private"), fs::Permissions::from_mode(0o600)).unwrap();
+        fs::create_dir(folder.path().join("elsewhere")).unwrap();
+        symlink(path("private"), path("link")).unwrap();
+        symlink(format!("elsewhere/new.{format}"), path("dangling")).unwrap();
+        for name in ["link", "dangling"] {
+            let output = copy(name);
+            assert!(output.status.success(), "{output:?}");
+            assert!(
+                fs::symlink_metadata(path(name)).unwrap().is_symlink(),
+                "{name}.{format}"
+            );
+            assert_eq!(rows(name), "a\n7\n", "{format}");
+        }
+        let mode = fs::metadata(path("private")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{format}");
+        assert_eq!(rows("private"), "a\n7\n", "{format}");
+        assert_eq!(names(&folder.path().join("elsewhere")), [format!("new.{format}")]);
+
+        let made = Command::new("mkfifo").arg(path("pipe")).status();
+        assert!(made.unwrap().success());
+        symlink("/dev/null", path("device")).unwrap();
+        for (name, shown) in [
+            ("pipe", format!("pipe.{format}")),
+            ("device", format!("device.{format}")),
+        ] {
+            let output = copy(name);
+            let error = String::from_utf8(output.stderr).unwrap();
+            assert!(!output.status.success(), "{name}.{format}");
+            assert!(
+                error.contains(&shown) && error.contains("it is no regular file"),
+                "{error}"
+            );
+        }
+        assert!(fs::symlink_metadata(path("pipe")).unwrap().file_type().is_fifo());
+        assert!(fs::symlink_metadata(path("device")).unwrap().is_symlink());
+        assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+        // Neither temporary files nor a part of a name.
+        let mut found = names(folder.path());
+        found.sort();
+        let expected = ["dangling", "device", "link", "pipe", "private"].map(|name| format!("{name}.{format}"));
+        assert_eq!(
+            found,
+            [&expected[..2], &["elsewhere".to_owned()], &expected[2..]].concat()
+        );
     }
 }

@@ -22,7 +22,7 @@ use object_store::{ObjectMeta, ObjectStore};
 use super::file_error::FileName;
 use super::leading_zeros;
 use super::named_source::NamedSource;
-use crate::output::held_sink::HeldSink;
+use crate::output::held_sink::{HeldSink, SinkPlace};
 
 /// A factory of DataFusion. Everything is the inner factory's, except that errors name the
 /// file, and that files appear when a statement has written all of them.
@@ -172,9 +172,9 @@ impl FileFormat for NamedFormat {
         config: FileSinkConfig,
         order: Option<LexRequirement>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let (place, columns) = (config.table_paths.first().cloned(), config.table_partition_cols.clone());
+        let place = SinkPlace::of(&config, &self.inner.get_ext());
         let plan = self.inner.create_writer_physical_plan(input, state, config, order);
-        Ok(HeldSink::plan(plan.await?, place, columns))
+        Ok(HeldSink::plan(plan.await?, place))
     }
 
     fn file_source(&self, schema: TableSchema) -> Arc<dyn FileSource> {

@@ -9,18 +9,45 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, SchemaRef};
 use async_trait::async_trait;
 use datafusion::datasource::listing::ListingTableUrl;
+use datafusion::datasource::physical_plan::FileSinkConfig;
 use datafusion::datasource::sink::{DataSink, DataSinkExec};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::object_store::ObjectStoreRegistry;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::metrics::MetricsSet;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
+use futures::StreamExt;
 use object_store::ObjectStore;
 use url::Url;
 
 use super::held_store::HeldStore;
+use super::new_files::{is_local, is_single, staged_files};
 use super::partition_values::without_nulls;
+use crate::printable::verify;
+
+/// Where a sink writes.
+#[derive(Debug)]
+pub(crate) struct SinkPlace {
+    place: Option<ListingTableUrl>,
+    is_single: bool,
+    /// Whether values are written as texts.
+    is_text: bool,
+    partition_columns: Vec<(String, DataType)>,
+}
+
+impl SinkPlace {
+    /// The place of a sink of a format (`csv`) that is not made yet.
+    pub(crate) fn of(config: &FileSinkConfig, format: &str) -> Self {
+        Self {
+            place: config.table_paths.first().cloned(),
+            is_single: is_single(config),
+            is_text: ["csv", "json"].contains(&format),
+            partition_columns: config.table_partition_cols.clone(),
+        }
+    }
+}
 
 /// The sink of `inner`, over a store that holds its files back.
 #[derive(Debug)]
@@ -28,16 +55,21 @@ pub(crate) struct HeldSink {
     inner: Arc<dyn ExecutionPlan>,
     schema: SchemaRef,
     place: ListingTableUrl,
+    /// Whether the sink writes one file, at `place`.
+    is_single: bool,
+    is_text: bool,
     partition_columns: Vec<(String, DataType)>,
 }
 
 impl HeldSink {
     /// The plan with such a sink, if it ends in a sink.
-    pub(crate) fn plan(
-        inner: Arc<dyn ExecutionPlan>,
-        place: Option<ListingTableUrl>,
-        partition_columns: Vec<(String, DataType)>,
-    ) -> Arc<dyn ExecutionPlan> {
+    pub(crate) fn plan(inner: Arc<dyn ExecutionPlan>, config: SinkPlace) -> Arc<dyn ExecutionPlan> {
+        let SinkPlace {
+            place,
+            is_single,
+            is_text,
+            partition_columns,
+        } = config;
         let (Some(written), Some(place)) = (inner.downcast_ref::<DataSinkExec>(), place) else {
             return inner;
         };
@@ -47,6 +79,8 @@ impl HeldSink {
             inner,
             schema,
             place,
+            is_single,
+            is_text,
             partition_columns,
         };
         Arc::new(DataSinkExec::new(input, Arc::new(held), order))
@@ -71,8 +105,16 @@ impl DataSink for HeldSink {
 
     async fn write_all(&self, data: SendableRecordBatchStream, context: &Arc<TaskContext>) -> Result<u64> {
         let data = without_nulls(data, &self.partition_columns);
+        let data = match self.is_text {
+            true => printable(data),
+            false => data,
+        };
         let runtime = context.runtime_env();
-        let store = HeldStore::new(runtime.object_store(&self.place)?);
+        let files = match is_local(&self.place) {
+            true => Some(staged_files(&self.place, self.is_single)?),
+            false => None,
+        };
+        let store = HeldStore::new(runtime.object_store(&self.place)?, files);
         let registry = HeldRegistry {
             stores: Arc::clone(&runtime.object_store_registry),
             held: Arc::new(store.clone()),
@@ -83,16 +125,23 @@ impl DataSink for HeldSink {
         };
         match self.sink()?.write_all(data, &with_runtime(context, runtime)).await {
             Ok(rows) => {
-                let published = store.publish().await;
-                published.map_err(|error| DataFusionError::ObjectStore(Box::new(error)))?;
+                store.publish().await?;
                 Ok(rows)
             }
-            Err(error) => {
-                store.discard().await;
-                Err(error)
-            }
+            Err(error) => Err(store.discard().await.unwrap_or(error)),
         }
     }
+}
+
+/// The rows, up to the first batch with a value that has no text, which is an error.
+fn printable(rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
+    let schema = rows.schema();
+    let rows = rows.map(|batch| {
+        let batch = batch?;
+        verify(&batch)?;
+        Ok(batch)
+    });
+    Box::pin(RecordBatchStreamAdapter::new(schema, rows))
 }
 
 fn with_runtime(context: &TaskContext, runtime: RuntimeEnv) -> Arc<TaskContext> {

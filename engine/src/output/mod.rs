@@ -1,13 +1,16 @@
 //! Files that statements write: `COPY … TO`, `INSERT INTO`.
 //!
 //! ```text
-//! staged_file     a file that is written hidden and published by a rename, or uploaded
+//! write_error     errors of files that cannot be written
 //! empty_file      a file without rows, for the types of declared columns
 //! write_options   OPTIONS of a statement as the writer's options
 //! partition_values
 //!                 NULL in partition columns
 //! replaced_folder the folder of INSERT OVERWRITE, replaced whole
-//! orc_sink        rows to one or more staged files, published together at the end
+//! uploaded_file   a file that is written here and uploaded
+//! new_files       the files of a statement, which appear when all are complete
+//! orc_sink        rows to one or more such files
+//! held_upload     the parts of an upload to a local file
 //! held_store      a store whose new objects appear together
 //! held_sink       DataFusion's sinks of other formats, over such a store
 //! ```
@@ -15,8 +18,11 @@
 pub(crate) mod empty_file;
 pub(crate) mod held_sink;
 mod held_store;
+mod held_upload;
+mod new_files;
 pub(crate) mod orc_sink;
 mod partition_values;
 mod replaced_folder;
-mod staged_file;
+mod uploaded_file;
+mod write_error;
 pub(crate) mod write_options;

@@ -1,16 +1,17 @@
 //! `OrcSink`: rows to ORC files.
 //!
 //! 1. DataFusion divides the rows into files: one file, several in a folder, or one folder per partition value.
-//! 2. Each file is written by a task of its own into a [`StagedFile`].
+//! 2. Each file is written by a task of its own, hidden ([`NewFiles`]).
 //! 3. If all rows have been written, all files are published. If anything fails before, none is.
 //! 4. `INSERT OVERWRITE` publishes them in a folder that replaces the table's ([`ReplacedFolder`]).
 //!
-//! **Invariant:** every visible file is complete. A failure in step 3 can leave some of several files unpublished.
+//! **Invariant:** every visible file is complete. A kill in step 3, or a failed upload, can leave some of several files
+//! unpublished.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::fs::File;
 use std::io::BufWriter;
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -23,7 +24,6 @@ use datafusion::datasource::physical_plan::{FileSink, FileSinkConfig};
 use datafusion::datasource::sink::DataSink;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::dml::InsertOp;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
 use grampus_orc_layout::LayoutError;
 use grampus_orc_layout::write::{ArrowWriter, WriterProperties, stored_schema, to_stored};
@@ -31,16 +31,23 @@ use object_store::ObjectStore;
 use tokio::sync::mpsc::{self, Receiver};
 use tokio::task::JoinSet;
 
+use super::new_files::NewFiles;
 use super::partition_values::{named, without_nulls};
 use super::replaced_folder::ReplacedFolder;
-use super::staged_file::{StagedFile, local_folder, remove_leftovers};
+use super::write_error::write_error;
 use crate::redaction::without_passwords;
+use crate::table::folder_files::FolderFiles;
+
+/// Bytes of a file that are written at once.
+const BUFFER_BYTES: usize = 1 << 20;
 
 /// Writes the rows of one statement.
 #[derive(Debug)]
 pub(crate) struct OrcSink {
     pub(crate) config: FileSinkConfig,
     pub(crate) options: WriterProperties,
+    /// The files that the new ones replace, if they replace any.
+    pub(crate) replaced: Option<Arc<FolderFiles>>,
 }
 
 #[async_trait]
@@ -56,33 +63,24 @@ impl FileSink for OrcSink {
         mut file_stream_rx: DemuxedStreamReceiver,
         object_store: Arc<dyn ObjectStore>,
     ) -> Result<u64> {
-        let url: &url::Url = self.config.object_store_url.as_ref();
-        let is_local = url.scheme() == "file";
         let incoming = get_writer_schema(&self.config);
         let stored = stored_schema(&incoming)
             .map_err(|error| unwritable(&without_passwords(&self.config.original_url), error))?;
-        let replaced = match self.config.insert_op {
-            InsertOp::Overwrite => Some(ReplacedFolder::create(&self.config)?),
-            _ => None,
-        };
+        let mut without_rows = None;
         // The files stay here, not with the tasks: if this statement is cancelled, they are gone at once.
-        let mut files = Vec::new();
-        let mut folders = HashSet::new();
+        let mut files = match &self.replaced {
+            Some(replaced) => {
+                let folder = ReplacedFolder::create(&self.config, Arc::clone(replaced))?;
+                without_rows = Some(folder.place_without_rows(&self.config));
+                NewFiles::replacing(folder)
+            }
+            None => NewFiles::create(&self.config, &object_store)?,
+        };
         let mut tasks = JoinSet::new();
         while let Some((path, rows)) = file_stream_rx.recv().await {
-            let place = replaced
-                .as_ref()
-                .map_or(Ok(path.clone()), |folder| folder.new_place(&path))?;
-            if is_local {
-                let folder = local_folder(&place)?;
-                if folders.insert(folder.clone()) {
-                    remove_leftovers(&folder);
-                }
-            }
-            let staged = StagedFile::create(&object_store, place, is_local)?;
-            let (name, writer) = (staged.name(), staged.writer()?);
-            files.push(staged);
-            tasks.spawn(write(name, writer, rows, Arc::clone(&stored), self.options.clone()));
+            without_rows = None;
+            let (name, file) = files.add(&path)?;
+            tasks.spawn(write(name, file, rows, Arc::clone(&stored), self.options.clone()));
         }
         let mut written = 0;
         while let Some(finished) = tasks.join_next().await {
@@ -90,47 +88,27 @@ impl FileSink for OrcSink {
         }
         let demuxed = demux_task.join_unwind().await;
         demuxed.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
-        if let (Some(folder), true) = (&replaced, files.is_empty()) {
-            files.push(self.without_rows(folder, &object_store, stored).await?);
+        if let Some(path) = without_rows {
+            // So that the table keeps its columns.
+            let (name, file) = files.add(&path)?;
+            let (_, no_rows) = mpsc::channel(1);
+            write(name, file, no_rows, stored, self.options.clone()).await?;
         }
-        for staged in &files {
-            staged.sync()?;
-        }
-        for staged in files {
-            staged.publish().await?;
-        }
-        if let Some(folder) = replaced {
-            folder.publish()?;
-        }
+        files.publish().await?;
         Ok(written)
-    }
-}
-
-impl OrcSink {
-    /// A file without rows, so that the table keeps its columns.
-    async fn without_rows(
-        &self,
-        folder: &ReplacedFolder,
-        store: &Arc<dyn ObjectStore>,
-        schema: SchemaRef,
-    ) -> Result<StagedFile> {
-        let place = folder.place_without_rows(&self.config)?;
-        let staged = StagedFile::create(store, place, true)?;
-        let (_, no_rows) = mpsc::channel(1);
-        write(staged.name(), staged.writer()?, no_rows, schema, self.options.clone()).await?;
-        Ok(staged)
     }
 }
 
 /// Writes all rows of the file `name`, and returns their number.
 async fn write(
     name: String,
-    writer: BufWriter<File>,
+    file: File,
     mut rows: Receiver<RecordBatch>,
     schema: SchemaRef,
     options: WriterProperties,
 ) -> Result<u64> {
     let failed = |error| unwritable(&name, error);
+    let writer = BufWriter::with_capacity(BUFFER_BYTES, file);
     let mut writer = ArrowWriter::try_new(writer, Arc::clone(&schema), Some(options)).map_err(failed)?;
     while let Some(batch) = rows.recv().await {
         let batch = to_stored(&batch, &schema).map_err(failed)?;
@@ -144,7 +122,8 @@ async fn write(
 /// The error of a file that cannot be written.
 fn unwritable(file: &str, error: LayoutError) -> DataFusionError {
     let reason = match error {
-        LayoutError::Write(reason) | LayoutError::Sink { reason, .. } => reason,
+        LayoutError::Write(reason) => reason,
+        LayoutError::Sink { source, .. } => return write_error(Path::new(file), &source),
         other => other.to_string(),
     };
     DataFusionError::Execution(format!("cannot write {file}: {reason}"))

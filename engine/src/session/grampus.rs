@@ -18,6 +18,7 @@ use super::filter_samples::FilterSamples;
 use super::large_limits::LargeLimits;
 use super::path_tables::with_tables_by_path;
 use super::plan_cache::PlanCache;
+use super::replaced_files::ReplacedFiles;
 use super::session_change::SessionChange;
 use super::session_memory::SessionMemory;
 use super::spill_safe_repartition::SpillSafeRepartitions;
@@ -206,7 +207,9 @@ impl Grampus {
         }
         builder = builder.with_config(session);
         if has(SessionChange::OrcTables) {
-            builder = builder.with_table_factory("ORC".to_owned(), Arc::new(OrcTableFactory));
+            builder = builder
+                .with_table_factory("ORC".to_owned(), Arc::new(OrcTableFactory))
+                .with_analyzer_rule(Arc::new(ReplacedFiles));
         }
         if has(SessionChange::OrcFormat) {
             builder = with_orc_format(builder);

@@ -17,6 +17,7 @@
 //! statement_options  OPTIONS of stores and OPTIONS of formats
 //! store_statements   stores of the OPTIONS of CREATE EXTERNAL TABLE and COPY
 //! path_tables        tables named by a path: SELECT … FROM 'data/trips.orc'
+//! replaced_files     an analyzer rule that lists the files which INSERT OVERWRITE replaces
 //! char_literals      an analyzer rule for comparisons of CHAR columns with literals
 //! timestamp_literals an analyzer rule for comparisons of timestamps in microseconds with constants
 //! comparisons        rewrites of comparisons in plans
@@ -50,6 +51,7 @@ mod new_table;
 mod path_tables;
 pub mod plan_cache;
 mod query_mark;
+mod replaced_files;
 mod session_change;
 mod session_memory;
 mod spill_safe_repartition;

@@ -6,7 +6,9 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SessionChange {
-    /// The table factory `ORC`: `CREATE EXTERNAL TABLE … STORED AS ORC`. It replaces a factory of that name.
+    /// The table factory `ORC`: `CREATE EXTERNAL TABLE … STORED AS ORC`. It replaces a factory of that name. With it
+    /// comes the analyzer rule `replaced_files`: `INSERT OVERWRITE` of an ORC table replaces no file that it did not
+    /// list.
     OrcTables,
     /// The file format `orc`: `COPY … TO 'x.orc'` and `COPY … STORED AS ORC`. It replaces a format of that name.
     OrcFormat,

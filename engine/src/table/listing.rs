@@ -11,6 +11,7 @@ use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::error::{DataFusionError, Result};
 use futures::TryStreamExt;
 use glob::MatchOptions;
+use grampus_atomic_output::FolderLock;
 use object_store::{ObjectMeta, ObjectStoreExt};
 
 use super::row_versions;
@@ -37,7 +38,15 @@ pub(crate) struct FoundFile {
     pub(crate) is_named: bool,
 }
 
-/// The files at `locations`, sorted by name, without those of 0 bytes.
+impl FoundFile {
+    /// Whether nothing is at the file's local path any more. A file that a statement names is not looked for.
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(&self.place, Place::Local(path) if !self.is_named && is_missing(path))
+    }
+}
+
+/// The files at `locations`, sorted by name, without those of 0 bytes. A folder's lock is held while it is listed, so
+/// that a statement that publishes several files there shows all of them or none.
 ///
 /// Each file of a folder is data, whatever its name, as in Hive and Trino. These are left out: hidden files
 /// ([`is_hidden_name`]), side files of Hive's streaming, and files of 0 bytes, which Hive writes for empty buckets.
@@ -84,7 +93,7 @@ async fn find(state: &dyn Session, locations: &[String], may_be_empty: bool) -> 
 }
 
 /// The local path of a location: without a scheme, or with `file://`.
-fn local_path(location: &str) -> Option<PathBuf> {
+pub(crate) fn local_path(location: &str) -> Option<PathBuf> {
     match location.split_once("://") {
         None => Some(PathBuf::from(location)),
         Some(("file", _)) => url::Url::parse(location).ok()?.to_file_path().ok(),
@@ -99,7 +108,10 @@ fn is_missing(path: &Path) -> bool {
 fn find_local(path: &Path, location: &str) -> Result<Vec<FoundFile>> {
     let mut files = Vec::new();
     match fs::metadata(path) {
-        Ok(metadata) if metadata.is_dir() => walk(path, &mut Vec::new(), &mut files)?,
+        Ok(metadata) if metadata.is_dir() => {
+            let _lock = FolderLock::shared(path);
+            walk(path, &mut Vec::new(), &mut files)?;
+        }
         Ok(metadata) => {
             let mut file = local_file(path, &metadata, Vec::new());
             file.is_named = true;
@@ -122,6 +134,7 @@ fn expand(pattern: &str, files: &mut Vec<FoundFile>) -> Result<()> {
     let paths = glob::glob(pattern).map_err(|error| DataFusionError::Plan(format!("{pattern}: {error}")))?;
     let wild = pattern.find(['*', '?', '[']).unwrap_or(pattern.len());
     let base = Path::new(&pattern[..pattern[..wild].rfind('/').map_or(0, |slash| slash + 1)]);
+    let _lock = FolderLock::shared(&Path::new(".").join(base));
     for path in paths {
         let path = path.map_err(|error| DataFusionError::Plan(format!("{pattern}: {error}")))?;
         let relative = path.strip_prefix(base).unwrap_or(&path);
@@ -138,6 +151,13 @@ fn expand(pattern: &str, files: &mut Vec<FoundFile>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The files in a local folder and below, as [`find_files`] finds them, those of 0 bytes too. The folder is not locked.
+pub(crate) fn files_below(folder: &Path) -> Result<Vec<FoundFile>> {
+    let mut files = Vec::new();
+    walk(folder, &mut Vec::new(), &mut files)?;
+    Ok(files)
 }
 
 fn walk(folder: &Path, folders: &mut Vec<String>, files: &mut Vec<FoundFile>) -> Result<()> {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! listing          locations (file, folder, glob, URL) -> the files that are there
+//! folder_files     the files of a local folder at one time
 //! files            TableFile: a file with its columns and partition values
 //! row_versions     refuses Hive tables whose rows only Hive can merge
 //! column_types     the type that holds the values of two types
@@ -17,6 +18,7 @@
 pub(crate) mod column_bounds;
 pub(crate) mod column_types;
 pub(crate) mod files;
+pub(crate) mod folder_files;
 pub(crate) mod hive_partitions;
 pub(crate) mod listing;
 pub(crate) mod opened_files;
