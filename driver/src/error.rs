@@ -217,14 +217,6 @@ pub enum DriverError {
         /// MDTS in bytes.
         max_bytes: u64,
     },
-    /// A failure of one member of a volume.
-    #[error("volume member {member}: {source}")]
-    Member {
-        /// The member's name.
-        member: String,
-        /// Its failure.
-        source: Box<DriverError>,
-    },
     /// A memory, a device file or an ioctl.
     #[error("{what}: {source}")]
     System {
@@ -233,4 +225,11 @@ pub enum DriverError {
         /// The operating system's error.
         source: std::io::Error,
     },
+}
+
+impl DriverError {
+    /// Whether a command ended with this status.
+    pub(crate) fn is_status(&self, code: StatusCode) -> bool {
+        matches!(self, Self::Command { status, .. } if StatusCode::from_parts(status.sct(), status.sc()) == Some(code))
+    }
 }

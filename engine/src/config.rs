@@ -9,6 +9,7 @@ use std::str::FromStr;
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
 use datafusion::common::config_err;
 use datafusion::error::{DataFusionError, Result};
+use grampus_gpu_exec::Target;
 
 /// The configuration that a session starts with. `None` leaves DataFusion's default.
 #[derive(Debug, Clone, Default)]
@@ -231,6 +232,8 @@ pub struct GrampusOptions {
     pub gpu_cache_bytes: u64,
     /// Bytes of a sector: what kernels read by command for a single value. 512, 1024, 2048 or 4096.
     pub gpu_sector_bytes: u32,
+    /// The NVIDIA GPU: its number, or its UUID as `nvidia-smi -L` prints it.
+    pub gpu: String,
     /// The processor that runs kernels.
     pub gpu_target: GpuTarget,
     /// The folder of compiled kernels and the calibration; empty: the user's cache folder.
@@ -255,6 +258,7 @@ impl Default for GrampusOptions {
             gpu_load: GpuLoad::default(),
             gpu_cache_bytes: 0,
             gpu_sector_bytes: 512,
+            gpu: "0".to_owned(),
             gpu_target: GpuTarget::default(),
             cache_folder: String::new(),
         }
@@ -319,6 +323,10 @@ impl ExtensionOptions for GrampusOptions {
             "gpu_sector_bytes" => match value.parse() {
                 Ok(bytes @ (512 | 1024 | 2048 | 4096)) => self.gpu_sector_bytes = bytes,
                 _ => return config_err!("grampus.gpu_sector_bytes is 512, 1024, 2048 or 4096, not '{value}'"),
+            },
+            "gpu" => match Target::of_gpu(value) {
+                Some(_) => value.trim().clone_into(&mut self.gpu),
+                None => return config_err!("grampus.gpu is a number or a UUID ('GPU-…', 'MIG-…'), not '{value}'"),
             },
             "gpu_target" => self.gpu_target = value.parse()?,
             "cache_folder" => value.clone_into(&mut self.cache_folder),
@@ -415,6 +423,11 @@ impl ExtensionOptions for GrampusOptions {
                 "What kernels read by command for a single value: 512, 1024, 2048 or 4096 bytes",
             ),
             entry(
+                "gpu",
+                self.gpu.clone(),
+                "The NVIDIA GPU: its number, or its UUID; `grampus device` prints both",
+            ),
+            entry(
                 "gpu_target",
                 self.gpu_target.to_string(),
                 "What runs kernels: 'cuda', or 'host' (CPU threads, for tests)",
@@ -435,6 +448,8 @@ impl ConfigExtension for GrampusOptions {
 /// The settings that a device is opened with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GpuSettings {
+    /// The NVIDIA GPU, if one runs kernels.
+    pub(crate) gpu: String,
     /// The processor that runs kernels.
     pub(crate) target: GpuTarget,
     /// Device memory for cached columns; `None`: three quarters of the free memory.
@@ -448,6 +463,7 @@ pub(crate) struct GpuSettings {
 impl GpuSettings {
     pub(crate) fn of(options: &GrampusOptions) -> Self {
         Self {
+            gpu: options.gpu.clone(),
             target: options.gpu_target,
             cache_bytes: (options.gpu_cache_bytes > 0).then_some(options.gpu_cache_bytes),
             // A session may have set the field itself.

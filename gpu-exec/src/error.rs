@@ -1,4 +1,6 @@
 //! `RunError`: why a program was not run to its end.
+//!
+//! **Invariant:** an error of CUDA that says that memory ran out becomes a refusal wherever it becomes a `RunError`.
 
 use std::io;
 
@@ -38,10 +40,10 @@ pub enum RunError {
     Invalid(String),
     /// CUDA or its compiler reported an error.
     #[error(transparent)]
-    Cuda(#[from] CudaError),
+    Cuda(CudaError),
     /// The I/O stack reported an error.
     #[error(transparent)]
-    Stack(#[from] StackError),
+    Stack(StackError),
 }
 
 /// Why the GPU cannot answer.
@@ -56,16 +58,9 @@ pub enum RefusalReason {
         /// Groups that the table has space for.
         groups: u32,
     },
-    /// Columns that stream need more device memory than columns may have.
-    #[error(
-        "{available} bytes of device memory for columns are too few for this query; raise the bound on what is cached"
-    )]
-    DeviceMemory {
-        /// Bytes of the smallest windows that would do.
-        needed: u64,
-        /// Bytes for columns.
-        available: u64,
-    },
+    /// There is too little device memory, or too little memory that may be pinned.
+    #[error(transparent)]
+    DeviceMemory(#[from] Shortage),
     /// A column has a value that its layout in memory does not hold: statistics are wrong, or a dictionary has grown.
     /// The runtime runs the query again with a wider layout.
     #[error("column {column} of the query has a value beyond the bounds that are known")]
@@ -78,7 +73,40 @@ pub enum RefusalReason {
     Thread(#[source] io::Error),
 }
 
+/// The memory that is too little.
+#[derive(Debug, thiserror::Error)]
+pub enum Shortage {
+    /// Columns that stream, or the cache of columns that are read by command, need more than columns may have.
+    #[error(
+        "{available} bytes of device memory for columns are too few for this query; raise the bound on what is cached"
+    )]
+    Columns {
+        /// Bytes of the smallest windows that would do, or of the cache.
+        needed: u64,
+        /// Bytes for columns.
+        available: u64,
+    },
+    /// The driver has no more: other queries or other processes hold it, or a limit on locked memory does not allow it.
+    #[error("too little memory beside other queries and processes: {0}")]
+    Driver(#[source] CudaError),
+}
+
+impl Shortage {
+    /// Whether host memory could not be pinned.
+    pub(crate) fn is_of_pinned_memory(&self) -> bool {
+        matches!(self, Self::Driver(error) if error.is_about_pinning())
+    }
+}
+
 impl RunError {
+    /// The memory that is too little; `None`: another cause.
+    pub fn shortage(&self) -> Option<&Shortage> {
+        match self {
+            Self::Refused(RefusalReason::DeviceMemory(shortage)) => Some(shortage),
+            _ => None,
+        }
+    }
+
     /// The error of CUDA, its compiler or nvCOMP; `None`: another cause.
     pub fn cuda(&self) -> Option<&CudaError> {
         match self {
@@ -91,5 +119,52 @@ impl RunError {
 impl From<RefusalReason> for RunError {
     fn from(reason: RefusalReason) -> Self {
         Self::Refused(reason)
+    }
+}
+
+impl From<Shortage> for RunError {
+    fn from(shortage: Shortage) -> Self {
+        RefusalReason::DeviceMemory(shortage).into()
+    }
+}
+
+impl From<CudaError> for RunError {
+    fn from(error: CudaError) -> Self {
+        match error.is_out_of_memory() {
+            true => Shortage::Driver(error).into(),
+            false => Self::Cuda(error),
+        }
+    }
+}
+
+impl From<StackError> for RunError {
+    fn from(error: StackError) -> Self {
+        match error {
+            StackError::Cuda(error) if error.is_out_of_memory() => error.into(),
+            other => Self::Stack(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_runs_out_is_a_refusal_whatever_reports_it() {
+        let call = |code| CudaError::Call {
+            call: "cuMemAlloc",
+            code,
+            text: "out of memory".to_owned(),
+            detail: String::new(),
+        };
+        let (direct, of_stack) = (RunError::from(call(2)), RunError::from(StackError::Cuda(call(2))));
+        assert!(direct.shortage().is_some() && of_stack.shortage().is_some());
+        assert!(direct.to_string().contains("cuMemAlloc: out of memory"), "{direct}");
+        assert!(matches!(RunError::from(call(999)), RunError::Cuda(_)));
+        assert!(matches!(
+            RunError::from(StackError::Cuda(call(999))),
+            RunError::Stack(_)
+        ));
     }
 }

@@ -113,7 +113,7 @@ impl KernelCache {
         let began = Instant::now();
         let (module, origin) = match self.cached_module(kernel.source()) {
             Some(module) => (module, Origin::Memory),
-            None => match self.load_from_folder(kernel.source(), &self.kernel_key(kernel, &self.units(kernel))) {
+            None => match self.load_from_folder(kernel.source(), &self.kernel_key(kernel, &self.units(kernel)))? {
                 Some(module) => (module, Origin::Folder),
                 None => return Ok(None),
             },
@@ -139,13 +139,18 @@ impl KernelCache {
         in_memory || in_folder()
     }
 
-    /// A module from the folder, cached in memory under `name`.
-    fn load_from_folder(&self, name: &str, key: &str) -> Option<Arc<Module>> {
-        match Module::load(&self.device, &self.folder.read(key)?) {
-            Ok(module) => Some(self.insert(name.to_owned(), module)),
+    /// A module from the folder, cached in memory under `name`. `None`: it is to be compiled.
+    ///
+    /// # Errors
+    /// The device has too little memory, which a compiled one would need too.
+    fn load_from_folder(&self, name: &str, key: &str) -> Result<Option<Arc<Module>>, CudaError> {
+        let Some(code) = self.folder.read(key) else { return Ok(None) };
+        match Module::load(&self.device, &code) {
+            Ok(module) => Ok(Some(self.insert(name.to_owned(), module))),
+            Err(e) if e.is_out_of_memory() => Err(e),
             Err(e) => {
                 log::warn!("a kept kernel cannot be loaded, and is compiled again: {e}");
-                None
+                Ok(None)
             }
         }
     }
@@ -208,7 +213,7 @@ impl KernelCache {
         key: &str,
         compile: impl Fn() -> Result<Vec<u8>, CudaError>,
     ) -> Result<(Arc<Module>, Origin), CudaError> {
-        if let Some(module) = self.load_from_folder(&name, key) {
+        if let Some(module) = self.load_from_folder(&name, key)? {
             return Ok((module, Origin::Folder));
         }
         let code = compile()?;

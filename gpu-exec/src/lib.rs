@@ -39,7 +39,7 @@ pub mod program;
 mod runtime;
 mod validity;
 
-pub use error::{RefusalReason, RunError};
+pub use error::{RefusalReason, RunError, Shortage};
 pub use input::Input;
 pub use machine_profile::{MachineProfile, PerCodec};
 pub use options::{Backing, BackingChoice, ColumnChoice, Decompression, GpuOptions, Request, RunPreview, Target};
@@ -49,4 +49,5 @@ pub use runtime::{FileCommands, Gpu, OpenStorage, RuntimeOptions};
 
 // For the command line and for planners: what the machine has, and what its paths reach.
 pub use grampus_io_stack::cuda::{CudaError, Nvcomp, compiler_version, host_compiler, library};
+pub use grampus_io_stack::cuda::{HostFault, HostFaults, HostOperation, HostUse};
 pub use grampus_io_stack::{bench, machine_report};

@@ -16,6 +16,8 @@ use crate::program::{Program, Stored, Value};
 pub enum Target {
     /// An NVIDIA GPU, by number.
     Cuda(u32),
+    /// An NVIDIA GPU, or the instance of a divided one, by UUID.
+    CudaUuid([u8; 16]),
     /// Threads of this machine, each a warp of one lane. They run the same source, compiled by the host's C++ compiler
     /// (`CXX`, else `g++`, `clang++`, `c++`). For tests: compilation is slow, and execution is as fast as the threads
     /// are.
@@ -23,6 +25,33 @@ pub enum Target {
         /// Number of threads.
         threads: u32,
     },
+}
+
+impl Target {
+    /// Whether an NVIDIA GPU runs kernels.
+    pub fn is_cuda(self) -> bool {
+        matches!(self, Self::Cuda(_) | Self::CudaUuid(_))
+    }
+
+    /// The GPU of a number (`0`) or of a UUID (`GPU-…` or `MIG-…`, as `nvidia-smi -L` prints it). `None`: neither.
+    pub fn of_gpu(name: &str) -> Option<Self> {
+        let name = name.trim();
+        if let Ok(number) = name.parse() {
+            return Some(Self::Cuda(number));
+        }
+        let bare = name.strip_prefix("GPU-").or_else(|| name.strip_prefix("MIG-"));
+        let bare = bare.unwrap_or(name);
+        let parts: Vec<usize> = bare.split('-').map(str::len).collect();
+        let hex: String = bare.split('-').collect();
+        if parts != [8, 4, 4, 4, 12] || !hex.is_ascii() {
+            return None;
+        }
+        let mut uuid = [0; 16];
+        for (at, byte) in uuid.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).ok()?;
+        }
+        Some(Self::CudaUuid(uuid))
+    }
 }
 
 /// How a [`Gpu`](crate::Gpu) is opened.
@@ -216,5 +245,32 @@ impl Request<'_> {
     pub(crate) fn has_nulls(&self, column: usize) -> bool {
         let may = |placement: &Placement| matches!(placement, Placement::Decoded { .. } | Placement::Constant(None));
         self.program.columns[column].nullable && self.input.stripes.iter().any(|stripe| may(&stripe.columns[column]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gpus_have_numbers_and_uuids() {
+        let uuid = [
+            0x8d, 0x2a, 0x1c, 0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0xa7, 0xb8, 0xc9, 0xd0, 0xe1, 0xf2,
+        ];
+        for prefix in ["", "GPU-", "MIG-"] {
+            let name = format!("{prefix}8d2a1c00-1122-3344-5566-a7b8c9d0e1f2");
+            assert_eq!(Target::of_gpu(&name), Some(Target::CudaUuid(uuid)), "{name}");
+        }
+        assert_eq!(Target::of_gpu("3"), Some(Target::Cuda(3)));
+        for wrong in [
+            "",
+            "first",
+            "-1",
+            "GPU-8d2a1c00",
+            "8d2a1c00-1122-3344-5566-a7b8c9d0e1fx",
+            "8d2a1c00-1122-3344-5566-a7b8c9d0é1",
+        ] {
+            assert_eq!(Target::of_gpu(wrong), None, "{wrong}");
+        }
     }
 }

@@ -192,6 +192,71 @@ impl Channel for SilentChannel {
     }
 }
 
+/// A file on a drive that reads whole blocks of 4 KiB, and nothing else.
+#[derive(Debug)]
+struct LongBlocks(CachedFile);
+
+impl Storage for LongBlocks {
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.0.size_bytes()
+    }
+
+    fn block_bytes(&self) -> u64 {
+        4096
+    }
+
+    fn channel(&self, depth: u32) -> Result<Box<dyn Channel>, StorageError> {
+        Ok(Box::new(LongBlocksChannel(self.0.channel(depth)?)))
+    }
+}
+
+struct LongBlocksChannel(Box<dyn Channel>);
+
+impl Channel for LongBlocksChannel {
+    fn start(&mut self, request: ReadRequest) -> Result<(), ReadRequest> {
+        let (at, len) = (request.offset_bytes, request.memory.len());
+        assert!(
+            at.is_multiple_of(4096) && len.is_multiple_of(4096),
+            "{len} bytes at {at}"
+        );
+        self.0.start(request)
+    }
+
+    fn poll(&mut self, done: &mut Vec<ReadDone>) {
+        self.0.poll(done);
+    }
+
+    fn in_flight(&self) -> usize {
+        self.0.in_flight()
+    }
+}
+
+#[test]
+fn drives_of_long_blocks_are_read_in_whole_blocks() {
+    let table = Table::raw(STRIPES, 3);
+    for sector_log2 in [9, 12] {
+        let options = RuntimeOptions {
+            sector_log2,
+            open_storage: Arc::new(|file, _| Ok(LongBlocks(CachedFile::open(&file.path)?).into())),
+            ..RuntimeOptions::default()
+        };
+        let Some(gpu) = gpu(None, options) else { return };
+        for bound in [100.0, 120.0, 0.0] {
+            let queued = BackingChoice::All(Backing::Queued);
+            let output = run(&gpu, &table, &program(3, &[], &[1, 2]), bound, queued).unwrap();
+            assert_eq!(
+                answer(&output),
+                table.expected(bound, &[1, 2]),
+                "{sector_log2}, {bound}"
+            );
+        }
+    }
+}
+
 /// Options for a fault of the first file's storage.
 fn faulty(rule: FaultRule) -> RuntimeOptions {
     RuntimeOptions {

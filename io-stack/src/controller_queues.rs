@@ -81,7 +81,8 @@ impl ControllerQueues {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Deletes the queues: the controller ends their commands first.
+    /// Deletes the queues: the controller ends their commands first. A controller that has failed, or that does not
+    /// answer, is reset, which ends all of its queues.
     ///
     /// # Errors
     /// The controller's: it may still write to their memory.
@@ -94,18 +95,28 @@ impl ControllerQueues {
         }
         let mut controller = self.controller.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(ticket) = made.tickets.last() {
-            controller.delete_queue_at(ticket.qid)?;
+            if let Err(error) = controller.give_back(ticket)
+                && !recovered(&mut controller, &error)
+            {
+                return Err(error);
+            }
             made.tickets.pop();
         }
         Ok(())
     }
 
-    /// Makes the queues anew, whose memory is in its start state.
+    /// Makes the queues anew, whose memory is in its start state. A controller that has failed is reset first.
     ///
     /// # Errors
     /// The controller's. It has none of the queues then, unless it failed twice.
     pub(crate) fn resume(&self) -> Result<(), DriverError> {
-        let made = self.make();
+        let Err(error) = self.make() else { return Ok(()) };
+        let _ = self.rest();
+        let is_sound = {
+            let mut controller = self.controller.lock().unwrap_or_else(PoisonError::into_inner);
+            recovered(&mut controller, &error)
+        };
+        let made = if is_sound { self.make() } else { Err(error) };
         if made.is_err() {
             let _ = self.rest();
         }
@@ -157,6 +168,22 @@ impl Drop for ControllerQueues {
             // The controller may write into the rings: their memory is left to the end of the process.
             log::error!("the queues of a controller are not given back: {error}");
             std::mem::forget(self.memory.clone());
+        }
+    }
+}
+
+/// Whether a controller was reset after an error, so that it has none of the queues any more.
+fn recovered(controller: &mut Device, error: &DriverError) -> bool {
+    match controller.recover_from(error) {
+        Ok(recovered) => {
+            if recovered {
+                log::warn!("the controller was reset: {error}");
+            }
+            recovered
+        }
+        Err(failure) => {
+            log::error!("the controller cannot be reset: {failure}");
+            false
         }
     }
 }

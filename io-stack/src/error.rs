@@ -86,6 +86,12 @@ impl CudaError {
         matches!(self, Self::Call { code, .. } if *code == OUT_OF_MEMORY)
     }
 
+    /// Whether host memory could not be pinned, or made in order to be pinned.
+    pub fn is_about_pinning(&self) -> bool {
+        let calls = ["cuMemHostRegister", "cuMemHostAlloc", "mmap"];
+        matches!(self, Self::Call { call, .. } if calls.contains(call))
+    }
+
     /// Whether the failure killed the context and everything made in it: a fault of a kernel or of the device. These
     /// are the errors that "leave the process in an inconsistent state" (CUDA Driver API, "CUresult").
     pub fn is_sticky(&self) -> bool {

@@ -123,10 +123,10 @@ impl fmt::Display for MachineReport {
             Some(nvcomp) => writeln!(f, "nvCOMP         {}, {}", nvcomp.version, nvcomp.file)?,
             None => writeln!(f, "nvCOMP         none")?,
         }
-        for (device, link) in self.devices.iter().zip(&self.links) {
+        for (number, (device, link)) in self.devices.iter().zip(&self.links).enumerate() {
             writeln!(
                 f,
-                "GPU            {}, compute {}.{}, {} multiprocessors, {:.1} GiB ({:.1} free), L2 {} MiB, PCI {}",
+                "GPU {number:<10} {}, compute {}.{}, {} multiprocessors, {:.1} GiB ({:.1} free), L2 {} MiB, PCI {}",
                 device.name,
                 device.compute.0,
                 device.compute.1,
@@ -136,6 +136,7 @@ impl fmt::Display for MachineReport {
                 device.l2_bytes >> 20,
                 device.pci
             )?;
+            writeln!(f, "UUID           GPU-{}", device.uuid)?;
             match link {
                 Some(link) => writeln!(f, "PCIe           {} x{}", link.speed, link.width)?,
                 None => writeln!(f, "PCIe           the operating system does not tell")?,

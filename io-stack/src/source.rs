@@ -69,7 +69,8 @@ impl Source {
     pub(crate) fn lba_log2(&self) -> u32 {
         match &self.bytes {
             Some(SourceBytes::Namespace(range)) => range.lba_log2(),
-            _ => BLOCK_BYTES.ilog2(),
+            Some(SourceBytes::Storage(storage)) => storage.block_bytes().ilog2(),
+            None => BLOCK_BYTES.ilog2(),
         }
     }
 

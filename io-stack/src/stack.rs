@@ -180,13 +180,12 @@ impl Stack {
                 .iter()
                 .map(|b| b.address()..b.address() + b.len() as u64),
         );
-        let bus = CudaBus::new(device, queues.bounce().cloned(), ranges, options.staging);
-        let controller = Controller::start(
-            queues.controller_side()?,
-            Vec::new(),
-            Arc::new(bus),
-            &options.controller,
-        )?;
+        let bus = Arc::new(CudaBus::new(device, queues.bounce().cloned(), ranges, options.staging));
+        let started = Controller::start(queues.controller_side()?, Vec::new(), bus.clone(), &options.controller);
+        let controller = started.map_err(|e| match bus.take_failure() {
+            Some(failure) => StackError::Cuda(failure),
+            None => e.into(),
+        })?;
         controller.resume();
         let server = CommandServer::Software(controller);
         let mut stack = Self::with_server(device, server, (queues, cache), options)?;

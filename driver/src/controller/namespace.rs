@@ -16,12 +16,12 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// A namespace with blocks of 512 bytes.
+    /// A namespace with the blocks of its storage, mostly of 512 bytes.
     pub fn new(nsid: u32, storage: Arc<dyn Storage>) -> Self {
         Self {
             nsid,
+            lba_log2: storage.block_bytes().ilog2() as u8,
             storage,
-            lba_log2: 9,
         }
     }
 }

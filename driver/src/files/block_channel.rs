@@ -117,9 +117,9 @@ impl BlockChannel {
         &self.namespace
     }
 
-    /// Whether the channel takes no more commands.
+    /// Whether the channel takes no more commands: a wait has failed, or the controller was reset.
     pub(super) fn has_failed(&self) -> bool {
-        self.failed
+        self.failed || !self.queue.is_alive()
     }
 
     fn flights(&self) -> Flights {
@@ -339,7 +339,7 @@ impl Drop for BlockChannel {
             return;
         }
         let mut device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = device.delete_queue_at(self.queue.id()) {
+        if let Err(error) = device.delete_queue(&self.queue) {
             log::debug!("queue {}: {error}", self.queue.id());
         }
     }

@@ -2,6 +2,10 @@
 //!
 //! A read takes a free queue, keeps up to eight commands in flight there, and gives the queue back. So as many reads
 //! run at a time as there are queues, and others wait for their turn.
+//!
+//! A queue whose commands do not end is replaced by the next read. If the controller has failed, it is reset first. If
+//! it has no queue left for this reader, which has lost all of its own, it is reset too. A read whose queue goes with a
+//! reset is repeated once.
 
 use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -21,8 +25,9 @@ const QUEUE_PATIENCE: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 struct Queues {
     free: Vec<BlockChannel>,
-    /// Queues that work, free or not.
+    /// Queues that work, free or not, and those that the reader began with.
     alive: usize,
+    wanted: usize,
     /// Why the last queue failed.
     failure: Option<String>,
 }
@@ -55,6 +60,7 @@ impl FileReader {
         }
         let queues = Queues {
             alive: free.len(),
+            wanted: free.len(),
             free,
             failure: None,
         };
@@ -112,10 +118,18 @@ impl FileReader {
     }
 
     fn read_pieces(&self, entry: &FileEntry, pieces: &mut [ReadPiece<'_>]) -> Result<(), FileError> {
-        let mut channel = self.take(entry)?;
-        let done = channel.read(pieces);
-        self.give_back(channel, done.as_ref().err());
-        done.map_err(|source| self.drive.failed(format!("reading {}", entry.name), source))
+        let mut is_second = false;
+        loop {
+            let mut channel = self.take(entry)?;
+            let done = channel.read(pieces);
+            self.give_back(channel, done.as_ref().err());
+            match done {
+                Ok(()) => return Ok(()),
+                // The controller has failed, or was reset for another reader.
+                Err(DriverError::QueueGone { .. } | DriverError::Fatal { .. }) if !is_second => is_second = true,
+                Err(source) => return Err(self.drive.failed(format!("reading {}", entry.name), source)),
+            }
+        }
     }
 
     /// Locks the queues. Each change is one field or one push.
@@ -129,10 +143,29 @@ impl FileReader {
             reason: format!("{} cannot be read: {reason}", entry.name),
         };
         let end = Instant::now() + QUEUE_PATIENCE;
+        let mut has_tried = false;
         let mut queues = self.lock();
         loop {
-            if let Some(channel) = queues.free.pop() {
-                return Ok(channel);
+            while let Some(channel) = queues.free.pop() {
+                if !channel.has_failed() {
+                    return Ok(channel);
+                }
+                queues.alive -= 1; // it has gone with a reset
+            }
+            if queues.alive < queues.wanted && !std::mem::replace(&mut has_tried, true) {
+                queues.alive += 1; // the one that is made
+                let is_last = queues.alive == 1;
+                drop(queues);
+                let made = self.replaced(is_last);
+                queues = self.lock();
+                match made {
+                    Ok(channel) => return Ok(channel),
+                    Err(error) => {
+                        queues.alive -= 1;
+                        queues.failure = Some(error.to_string());
+                    }
+                }
+                continue;
             }
             if queues.alive == 0 {
                 let failure = queues.failure.clone().unwrap_or_default();
@@ -144,6 +177,28 @@ impl FileReader {
             }
             let waited = self.returned.wait_timeout(queues, left);
             queues = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// A queue in place of one that was lost. `is_last`: the reader has no other.
+    fn replaced(&self, is_last: bool) -> Result<BlockChannel, FileError> {
+        let recover = |error: Option<&DriverError>| {
+            let mut device = self.drive.device().lock().unwrap_or_else(PoisonError::into_inner);
+            match error {
+                None => device.recover(),
+                // Queues whose commands do not end are not given back: they go with a reset.
+                Some(DriverError::NoQueue { .. }) if is_last => device.reset().map(|()| true),
+                Some(error) => device.recover_from(error),
+            }
+        };
+        let failed = |source| self.drive.failed("recovering", source);
+        recover(None).map_err(failed)?;
+        match self.drive.channel() {
+            Err(FileError::Device { during, source, drive }) => match recover(Some(&source)).map_err(failed)? {
+                true => self.drive.channel(),
+                false => Err(FileError::Device { during, source, drive }),
+            },
+            made => made,
         }
     }
 

@@ -9,7 +9,8 @@
 //!
 //! **Invariant:** memory that the controller may write is freed only while the controller is disabled.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use super::data_pointer::DataPointers;
 use super::device_options::DeviceOptions;
 use super::dma::{DmaBuffer, DmaPool};
 use super::enabling::{await_status, command_timeout, disable, enable};
+use super::event_requests::EventRequests;
 use super::queue_pair::{Completed, Limits, QueuePair, QueueParts};
 use super::queue_place::{QueuePlace, QueueTicket};
 use super::session::Session;
@@ -25,12 +27,10 @@ use crate::registers::Registers;
 use crate::spec::registers::{self as reg, Capabilities, ControllerStatus};
 use crate::spec::{
     AdminOpcode, AsyncEvent, COMPLETION_ENTRY_BYTES, Cns, ControllerIdentity, IDENTIFY_BYTES, LogPage,
-    NamespaceIdentity, PAGE_BYTES, SMART_LOG_BYTES, SUBMISSION_ENTRY_BYTES, SmartLog, SubmissionEntry, feature,
-    namespace_list,
+    NamespaceIdentity, PAGE_BYTES, SMART_LOG_BYTES, SUBMISSION_ENTRY_BYTES, SmartLog, StatusCode, SubmissionEntry,
+    feature, namespace_list,
 };
 
-/// Asynchronous event requests that the driver keeps outstanding, if the controller takes as many.
-const MAX_EVENT_REQUESTS: u16 = 4;
 /// The largest transfer without MDTS: NLB has 16 bits, and a block may have 64 KiB.
 const MAX_TRANSFER_BYTES: u64 = 4 << 30;
 /// Namespace number of commands about all namespaces.
@@ -51,9 +51,9 @@ pub struct Device {
     granted: u16,
     /// By queue id: the entries of its rings.
     queues: BTreeMap<u16, u32>,
-    /// Command ids of outstanding asynchronous event requests.
-    event_requests: Vec<u16>,
-    events: VecDeque<AsyncEvent>,
+    /// Resets of the controller by this driver.
+    resets: u64,
+    events: EventRequests,
 }
 
 impl Device {
@@ -93,8 +93,8 @@ impl Device {
             identity: ControllerIdentity::parse(&[0; IDENTIFY_BYTES], PAGE_BYTES),
             granted: 0,
             queues: BTreeMap::new(),
-            event_requests: Vec::new(),
-            events: VecDeque::new(),
+            resets: 0,
+            events: EventRequests::default(),
         };
         device.introduce()?;
         Ok(device)
@@ -188,10 +188,7 @@ impl Device {
     /// # Errors
     /// The command's status, a timeout, or the controller's failure.
     pub fn command(&mut self, entry: SubmissionEntry, data: Option<&DmaBuffer>) -> Result<u32, DriverError> {
-        let range = match data {
-            Some(buffer) => Some(buffer.range(0, buffer.len())?),
-            None => None,
-        };
+        let range = data.map(|buffer| buffer.range(0, buffer.len())).transpose()?;
         let cid = self.admin.submit(entry, range.as_ref())?;
         self.admin.wait_for(cid)?.result()
     }
@@ -333,35 +330,55 @@ impl Device {
         self.command(create, None)?;
         let mut create = SubmissionEntry::admin(AdminOpcode::CreateSq, 0, number, contiguous | u32::from(qid) << 16);
         create.prp1 = place.sq_bus;
+        self.queues.insert(qid, place.entries);
         if let Err(e) = self.command(create, None) {
-            let delete = SubmissionEntry::admin(AdminOpcode::DeleteCq, 0, u32::from(qid), 0);
-            self.command(delete, None)?;
+            // If the completion queue stays, its id is taken until the controller is reset.
+            let _ = self.delete_queue_at(qid);
             return Err(e);
         }
-        self.queues.insert(qid, place.entries);
         let dstrd = self.capabilities.dstrd();
         Ok(QueueTicket {
             qid,
             sq_doorbell: reg::sq_doorbell(qid, dstrd),
             cq_doorbell: reg::cq_doorbell(qid, dstrd),
+            resets: self.resets,
         })
     }
 
-    /// Deletes an I/O queue pair. The controller ends its outstanding commands first.
+    /// Deletes an I/O queue pair, unless a reset has ended it. The controller ends its outstanding commands first.
     ///
     /// # Errors
     /// As [`command`](Self::command).
-    pub fn delete_queue(&mut self, queue: QueuePair) -> Result<(), DriverError> {
-        self.delete_queue_at(queue.id())
+    pub fn delete_queue(&mut self, queue: impl Borrow<QueuePair>) -> Result<(), DriverError> {
+        let queue = queue.borrow();
+        match queue.is_alive() {
+            true => self.delete_queue_at(queue.id()),
+            false => Ok(()),
+        }
     }
 
-    /// Deletes the I/O queue pair with this id.
+    /// The same for a queue pair that another agent drives.
+    ///
+    /// # Errors
+    /// As [`command`](Self::command).
+    pub fn give_back(&mut self, ticket: &QueueTicket) -> Result<(), DriverError> {
+        match ticket.resets == self.resets {
+            true => self.delete_queue_at(ticket.qid),
+            false => Ok(()),
+        }
+    }
+
+    /// Deletes the I/O queue pair with this id. After an error it may be half deleted, and is deleted by another call.
     ///
     /// # Errors
     /// As [`command`](Self::command).
     pub fn delete_queue_at(&mut self, qid: u16) -> Result<(), DriverError> {
         for opcode in [AdminOpcode::DeleteSq, AdminOpcode::DeleteCq] {
-            self.command(SubmissionEntry::admin(opcode, 0, u32::from(qid), 0), None)?;
+            match self.command(SubmissionEntry::admin(opcode, 0, u32::from(qid), 0), None) {
+                // An earlier call has deleted it, whose completion was lost, or which failed half-way.
+                Err(e) if e.is_status(StatusCode::InvalidQueueIdentifier) && self.queues.contains_key(&qid) => {}
+                other => drop(other?),
+            }
         }
         self.queues.remove(&qid);
         self.rings.retain(|(id, _)| *id != qid);
@@ -376,17 +393,9 @@ impl Device {
         // All SMART warnings; errors are always reported.
         let id = u32::from(feature::ASYNC_EVENT_CONFIGURATION);
         self.command(SubmissionEntry::admin(AdminOpcode::SetFeatures, 0, id, 0xff), None)?;
-        while self.event_requests.len() < usize::from(MAX_EVENT_REQUESTS.min(self.identity.async_event_limit)) {
-            self.request_event()?;
+        while self.events.wants_more(self.identity.async_event_limit) {
+            self.events.request(&mut self.admin)?;
         }
-        Ok(())
-    }
-
-    fn request_event(&mut self) -> Result<(), DriverError> {
-        let entry = SubmissionEntry::admin(AdminOpcode::AsyncEventRequest, 0, 0, 0);
-        let cid = self.admin.submit(entry, None)?;
-        self.admin.ring();
-        self.event_requests.push(cid);
         Ok(())
     }
 
@@ -399,20 +408,17 @@ impl Device {
         while let Some(done) = self.admin.poll()? {
             self.event_done(done)?;
         }
-        Ok(self.events.drain(..).collect())
+        Ok(self.events.take())
     }
 
     fn event_done(&mut self, done: Completed) -> Result<(), DriverError> {
-        let Some(at) = self.event_requests.iter().position(|cid| *cid == done.command.cid) else {
+        let Some(event) = self.events.ended(done)? else {
             return Ok(()); // a command that its caller no longer waits for
         };
-        self.event_requests.swap_remove(at);
-        let event = AsyncEvent(done.result()?);
-        self.events.push_back(event);
         if event.log_page() != 0 {
             self.log_page(event.log_page(), &mut [0; 64])?;
         }
-        self.request_event()
+        self.events.request(&mut self.admin)
     }
 
     /// Disables and enables the controller. All I/O queues are gone; their outstanding commands have no completion.
@@ -424,8 +430,7 @@ impl Device {
         let (admin, rings, session) = enable(&self.registers, &self.pool, self.capabilities, self.options)?;
         (self.admin, self.session) = (admin, session);
         self.rings.push((0, rings));
-        let watched = !self.event_requests.is_empty();
-        self.event_requests.clear();
+        let watched = self.events.forget_requests();
         self.introduce()?;
         if watched { self.watch_events() } else { Ok(()) }
     }
@@ -435,6 +440,7 @@ impl Device {
         self.session.end();
         disable(&*self.registers, self.capabilities)?;
         self.session.take_lost();
+        self.resets += 1;
         self.queues.clear();
         self.rings.clear();
         Ok(())
@@ -453,6 +459,17 @@ impl Device {
         Ok(failed)
     }
 
+    /// Resets the controller after an admin command without an answer, or if it [has failed](Self::recover).
+    ///
+    /// # Errors
+    /// As [`reset`](Self::reset).
+    pub fn recover_from(&mut self, error: &DriverError) -> Result<bool, DriverError> {
+        match error {
+            DriverError::Timeout { .. } | DriverError::Fatal { .. } => self.reset().map(|()| true),
+            _ => self.recover(),
+        }
+    }
+
     /// Shuts the controller down in good order: deletes the queues, lets it store what it caches, disables it.
     ///
     /// # Errors
@@ -461,9 +478,8 @@ impl Device {
         for qid in self.queues.keys().copied().collect::<Vec<_>>() {
             self.delete_queue_at(qid)?;
         }
-        let cc = self.registers.read32(reg::CC);
-        self.registers
-            .write32(reg::CC, cc & !reg::CC_SHN_MASK | reg::CC_SHN_NORMAL);
+        let cc = self.registers.read32(reg::CC) & !reg::CC_SHN_MASK;
+        self.registers.write32(reg::CC, cc | reg::CC_SHN_NORMAL);
         let reported = Duration::from_micros(u64::from(self.identity.shutdown_us));
         let limit = reported.max(Duration::from_millis(self.capabilities.timeout_ms()));
         await_status(&*self.registers, "shut down", limit, |status| status.is_shut_down())?;

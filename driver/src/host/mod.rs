@@ -12,8 +12,8 @@
 //! | `queue_pair` | rings, doorbells, commands in flight |
 //! | `queue_place` | queue pairs that another agent drives |
 //! | `enabling` | CC, CSTS and the admin queue |
+//! | `event_requests` | asynchronous events |
 //! | `vfio` | registers and memory over VFIO |
-//! | `volume` | striping and replication over namespaces |
 //! | `device` | the controller: initialization, admin commands, events, recovery |
 //!
 //! **Invariant:** no value that a controller returns makes the driver panic, or wait without a bound.
@@ -23,12 +23,12 @@ mod device;
 mod device_options;
 mod dma;
 mod enabling;
+mod event_requests;
 mod queue_pair;
 mod queue_place;
 mod session;
 #[cfg(target_os = "linux")]
 mod vfio;
-mod volume;
 
 pub use data_pointer::DataPointers;
 pub use device::Device;
@@ -38,4 +38,3 @@ pub use queue_pair::{Completed, QueuePair};
 pub use queue_place::{QueuePlace, QueueTicket};
 #[cfg(target_os = "linux")]
 pub use vfio::VfioMemory;
-pub use volume::{Member, MemberFailure, Volume};

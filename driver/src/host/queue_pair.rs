@@ -132,6 +132,11 @@ impl QueuePair {
         }
     }
 
+    /// Whether the controller has the queue: no reset has ended it.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.parts.session.is_alive()
+    }
+
     /// Queue id.
     pub fn id(&self) -> u16 {
         self.parts.qid
@@ -162,6 +167,8 @@ impl QueuePair {
         self.parts.limits.timeout = timeout;
     }
 
+    // A slot's bits are never all ones: there is one slot less than entries. So no command has the id 0xFFFF, which
+    // Error Information entries have that are about no command.
     fn slot_bits(&self) -> u32 {
         u32::BITS - (self.parts.depth - 1).leading_zeros()
     }

@@ -22,4 +22,6 @@ pub struct QueueTicket {
     pub sq_doorbell: usize,
     /// Register offset of the head doorbell.
     pub cq_doorbell: usize,
+    /// Resets of the controller before the queue was made: a later one ends the queue.
+    pub resets: u64,
 }

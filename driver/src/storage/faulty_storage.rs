@@ -103,6 +103,10 @@ impl Storage for FaultyStorage {
         self.inner.size_bytes()
     }
 
+    fn block_bytes(&self) -> u64 {
+        self.inner.block_bytes()
+    }
+
     fn channel(&self, depth: u32) -> Result<Box<dyn Channel>, StorageError> {
         Ok(Box::new(FaultyChannel {
             inner: self.inner.channel(depth)?,

@@ -45,7 +45,7 @@ pub use writable_file::WritableFile;
 use crate::error::StorageError;
 use crate::raw::HostMemory;
 
-/// Logical block size of every storage here, in bytes.
+/// Logical block size of a storage, in bytes, unless [it says otherwise](Storage::block_bytes).
 pub const BLOCK_BYTES: u64 = 512;
 /// A namespace is a multiple of this many bytes long.
 pub const NAMESPACE_GRAIN_BYTES: u64 = 4096;
@@ -57,6 +57,12 @@ pub trait Storage: Send + Sync + fmt::Debug {
 
     /// Length in bytes, a multiple of [`NAMESPACE_GRAIN_BYTES`].
     fn size_bytes(&self) -> u64;
+
+    /// Bytes of a block, a power of two from [`BLOCK_BYTES`] to [`NAMESPACE_GRAIN_BYTES`]: reads begin and end at
+    /// multiples of it.
+    fn block_bytes(&self) -> u64 {
+        BLOCK_BYTES
+    }
 
     /// Opens a channel for one thread, for `depth` reads in flight.
     ///
@@ -90,7 +96,7 @@ pub trait BlockWriter: Send + Sync + fmt::Debug {
     fn flush(&self) -> Result<(), StorageError>;
 }
 
-/// A read: `memory.len()` bytes at `offset_bytes`, both multiples of [`BLOCK_BYTES`], inside the namespace.
+/// A read: `memory.len()` bytes at `offset_bytes`, both multiples of the storage's block, inside the namespace.
 #[derive(Debug)]
 pub struct ReadRequest {
     /// Returned with the result.
@@ -130,4 +136,13 @@ pub trait Channel: Send {
 /// `length` rounded up to a whole namespace.
 pub(crate) fn namespace_bytes(length: u64) -> u64 {
     length.next_multiple_of(NAMESPACE_GRAIN_BYTES)
+}
+
+/// The block of several storages that are read as one.
+fn largest_block(members: &[Box<dyn Storage>]) -> u64 {
+    members
+        .iter()
+        .map(|member| member.block_bytes())
+        .max()
+        .unwrap_or(BLOCK_BYTES)
 }

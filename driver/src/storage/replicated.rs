@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{BLOCK_BYTES, Channel, ReadDone, ReadRequest, Storage};
+use super::{BLOCK_BYTES, Channel, ReadDone, ReadRequest, Storage, largest_block};
 use crate::error::StorageError;
 
 /// Equal copies: reads go to the members in turn. A failed read is tried once more on the next member.
@@ -41,6 +41,10 @@ impl Storage for Replicated {
 
     fn size_bytes(&self) -> u64 {
         self.members[0].size_bytes()
+    }
+
+    fn block_bytes(&self) -> u64 {
+        largest_block(&self.members)
     }
 
     fn channel(&self, depth: u32) -> Result<Box<dyn Channel>, StorageError> {

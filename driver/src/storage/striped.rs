@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Channel, NAMESPACE_GRAIN_BYTES, ReadDone, ReadRequest, Storage};
+use super::{Channel, NAMESPACE_GRAIN_BYTES, ReadDone, ReadRequest, Storage, largest_block};
 use crate::error::StorageError;
 use crate::raw::HostMemory;
 
@@ -49,6 +49,10 @@ impl Storage for Striped {
             .min()
             .unwrap_or(0);
         units * self.unit_bytes * self.members.len() as u64
+    }
+
+    fn block_bytes(&self) -> u64 {
+        largest_block(&self.members)
     }
 
     fn channel(&self, depth: u32) -> Result<Box<dyn Channel>, StorageError> {

@@ -8,4 +8,5 @@ mod power_loss_cases;
 #[path = "../support/random.rs"]
 mod random;
 mod reader_cases;
+mod recovery_cases;
 mod rig;

@@ -109,31 +109,28 @@ fn failed_read_names_the_lba_and_the_queue_serves_the_next_one() {
     }
 }
 
-/// A command that never ends takes its queue with it. The other queues go on, and without any the error says so.
+/// A command that never ends takes its queue with it. The next read has another one; when the controller has no more,
+/// it is reset.
 #[test]
 fn command_without_an_answer_takes_its_queue_out_of_service() {
-    let bytes = Random(4).bytes(1_000_000);
+    let bytes = Random(3).bytes(600_000);
     let rule = FaultRule {
         bytes: 40 * 512..41 * 512,
         every: 1,
-        at_most: 2,
+        at_most: 6,
         action: FaultAction::Drop,
     };
     let storage = FaultyStorage::new(Box::new(image(&[("a", &bytes)])), vec![rule]);
     let reader = FileReader::new(NamespaceFiles::open(impatient_drive(storage)).unwrap(), 2);
     let entry = reader.entry("a").unwrap();
     let read = |start: u64| reader.read(entry, std::slice::from_ref(&(start..start + 100)));
-    for _ in 0..2 {
-        assert!(read(500_000).unwrap()[0] == bytes[500_000..500_100]);
+    for round in 0..6 {
+        assert!(read(500_000).unwrap()[0] == bytes[500_000..500_100], "round {round}");
         let error = read(0).unwrap_err().to_string();
         assert!(
             error.contains("at LBA 40 of namespace 1") && error.contains("did not end within 300ms"),
-            "{error}"
+            "round {round}: {error}"
         );
     }
-    let error = read(500_000).unwrap_err().to_string();
-    assert!(
-        error.contains("a cannot be read: the controller stopped answering: read of 1 blocks at LBA 40"),
-        "{error}"
-    );
+    assert!(read(0).unwrap()[0] == bytes[..100]);
 }

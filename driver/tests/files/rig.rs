@@ -9,6 +9,7 @@ use grampus_driver::controller::{Namespace, VirtualController, VirtualOptions};
 use grampus_driver::files::{Drive, FileError, NamespaceFiles};
 use grampus_driver::host::{Device, DeviceOptions, DmaPool, MappedMemory};
 use grampus_driver::raw::SharedMemory;
+use grampus_driver::registers::Registers;
 use grampus_driver::storage::Storage;
 
 const MEMORY_BYTES: usize = 7 << 20;
@@ -30,6 +31,35 @@ pub(crate) fn impatient_drive(storage: impl Storage + 'static) -> Drive {
 }
 
 fn drive_with(storage: impl Storage + 'static, block_bytes: u64, device_options: DeviceOptions) -> Drive {
+    let namespace = Namespace {
+        nsid: 1,
+        storage: Arc::new(storage),
+        lba_log2: block_bytes.trailing_zeros() as u8,
+    };
+    open(namespace, device_options, |registers| registers)
+}
+
+/// Like [`drive`], through other registers.
+pub(crate) fn drive_over<R: Registers + 'static>(
+    storage: impl Storage + 'static,
+    device_options: DeviceOptions,
+    through: impl FnOnce(Arc<dyn Registers>) -> Arc<R>,
+) -> (Drive, Arc<R>) {
+    let mut used = None;
+    let through = |registers| {
+        let registers: Arc<R> = through(registers);
+        used = Some(registers.clone());
+        registers as Arc<dyn Registers>
+    };
+    let drive = open(Namespace::new(1, Arc::new(storage)), device_options, through);
+    (drive, used.unwrap())
+}
+
+fn open(
+    namespace: Namespace,
+    device_options: DeviceOptions,
+    through: impl FnOnce(Arc<dyn Registers>) -> Arc<dyn Registers>,
+) -> Drive {
     let memory = SharedMemory::anonymous(MEMORY_BYTES).unwrap();
     let memory = Arc::new(MappedMemory::linear(memory, FIRST_BUS_ADDRESS));
     let options = VirtualOptions {
@@ -37,13 +67,9 @@ fn drive_with(storage: impl Storage + 'static, block_bytes: u64, device_options:
         queues: 4,
         mdts: 5,
     };
-    let namespace = Namespace {
-        nsid: 1,
-        storage: Arc::new(storage),
-        lba_log2: block_bytes.trailing_zeros() as u8,
-    };
     let controller = VirtualController::new(options, vec![namespace], memory.clone());
-    let device = Device::open(Arc::new(controller), DmaPool::new(memory), device_options).unwrap();
+    let registers = through(Arc::new(controller));
+    let device = Device::open(registers, DmaPool::new(memory), device_options).unwrap();
     Drive::open("S1", Arc::new(Mutex::new(device)), 1).unwrap()
 }
 

@@ -11,7 +11,6 @@ mod queue_cases;
 #[path = "../support/random.rs"]
 mod random;
 mod software_machine;
-mod volume_cases;
 
 use machine::{Machine, MachineSetup};
 
@@ -59,9 +58,6 @@ conformance! {
     fault_cases::fatal_controller_recovers,
     fault_cases::health_warning_is_reported_as_an_event,
     fault_cases::shutdown_leaves_a_controller_that_opens_again,
-    volume_cases::striped_volume_reads_and_writes_in_units,
-    volume_cases::replicas_survive_failed_reads_and_writes,
-    volume_cases::stripe_failure_names_its_member,
     file_cases::files_are_loaded_found_again_and_read_over_several_queues,
     file_cases::failed_file_reads_and_writes_name_the_lba,
     file_cases::changed_bytes_of_a_file_are_found,

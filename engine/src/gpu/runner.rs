@@ -71,7 +71,7 @@ impl Absence {
 impl Runner for Gpu {
     fn name(&self) -> String {
         let kind = match self.target() {
-            Target::Cuda(_) => "NVIDIA GPU",
+            Target::Cuda(_) | Target::CudaUuid(_) => "NVIDIA GPU",
             Target::Host { .. } => "host threads",
         };
         self.facts()
@@ -87,7 +87,7 @@ impl Runner for Gpu {
     }
 
     fn run(&self, request: &Request<'_>) -> Result<Output, RunError> {
-        if !self.is_open() && matches!(self.target(), Target::Cuda(_)) {
+        if !self.is_open() && self.target().is_cuda() {
             library()?;
             // Without the compiler no kernel can run: the device is not opened for nothing.
             compiler_version()?;
@@ -104,7 +104,8 @@ impl Runner for Gpu {
 pub(crate) fn closed(settings: &GpuSettings, profile: &MachineProfile) -> Arc<dyn Runner> {
     let threads = available_parallelism().map_or(1, usize::from);
     let target = match settings.target {
-        GpuTarget::Cuda => Target::Cuda(0),
+        // The setting allows nothing else.
+        GpuTarget::Cuda => Target::of_gpu(&settings.gpu).unwrap_or(Target::Cuda(0)),
         GpuTarget::Host => Target::Host {
             threads: threads.min(MAX_HOST_THREADS) as u32,
         },

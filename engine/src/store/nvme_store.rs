@@ -321,6 +321,13 @@ mod devices {
     pub(super) fn get(address: PciAddress) -> Result<Arc<Mutex<Device>>, OpenError> {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(device) = open.get(&address).and_then(Weak::upgrade) {
+            // A controller that has failed meanwhile is of no use to the next session.
+            let recovered = device.lock().unwrap_or_else(PoisonError::into_inner).recover();
+            match recovered {
+                Ok(false) => {}
+                Ok(true) => log::warn!("{address}: the controller had failed, and was reset"),
+                Err(error) => log::warn!("{address}: {error}"),
+            }
             return Ok(device);
         }
         let device = Arc::new(Mutex::new(open_vfio(&System::default(), address)?));

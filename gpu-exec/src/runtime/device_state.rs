@@ -59,7 +59,7 @@ pub(crate) struct DeviceState {
 /// The bounds of a device that is not open: those that the options give.
 pub(crate) fn limits_before_opening(options: &GpuOptions, runtime_options: &RuntimeOptions) -> Limits {
     let memory = match options.target {
-        Target::Cuda(_) => u64::MAX,
+        Target::Cuda(_) | Target::CudaUuid(_) => u64::MAX,
         Target::Host { .. } => HOST_MEMORY_BYTES / 4 * 3,
     };
     let shared = runtime_options.block_shared_bytes;
@@ -78,15 +78,14 @@ impl DeviceState {
     pub(crate) fn open(options: &GpuOptions, runtime_options: &RuntimeOptions) -> Result<Self, RunError> {
         let threads = options.threads.max(1);
         warmup::make_room_for_files();
-        let pages = matches!(options.target, Target::Cuda(_)).then(|| make_pages(threads));
+        let pages = options.target.is_cuda().then(|| make_pages(threads));
         let device = match options.target {
             Target::Cuda(ordinal) => Device::open(ordinal)?,
+            Target::CudaUuid(uuid) => Device::open_uuid(uuid)?,
             Target::Host { threads } => {
                 host_compiler()?;
-                Device::host(
-                    threads,
-                    options.cache_bytes.map_or(HOST_MEMORY_BYTES, |b| 2 * b + (256 << 20)),
-                )
+                let memory = options.cache_bytes.map_or(HOST_MEMORY_BYTES, |b| 2 * b + (256 << 20));
+                Device::faulty_host(threads, memory, runtime_options.host_faults.clone())
             }
         };
         let facts = device.facts()?;

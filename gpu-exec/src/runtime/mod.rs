@@ -224,6 +224,7 @@ impl Gpu {
         let rates = Rates {
             profile: &self.runtime_options.machine_profile,
             sector_log2: self.runtime_options.sector_log2,
+            commands: true,
         };
         planner::preview(residency, request, rates)
     }
@@ -232,6 +233,11 @@ impl Gpu {
     pub fn resident_bytes(&self) -> u64 {
         let state = self.opened().state.clone();
         state.map_or(0, |state| state.pool().resident_bytes())
+    }
+
+    /// Bytes that resident columns may take.
+    pub fn capacity_bytes(&self) -> u64 {
+        self.published().known().capacity()
     }
 
     /// Drops resident columns, mappings, and the sector cache's lines; compiled kernels stay. For measuring.

@@ -113,6 +113,25 @@ impl QueryResources {
     }
 }
 
+impl QueryResources {
+    /// Frees the memory in which bytes wait and are decoded.
+    fn free_decoding_memory(&mut self) {
+        self.staging = StagingBuffer::default();
+        let lanes = &mut self.decode_lanes;
+        lanes
+            .iter_mut()
+            .for_each(|lane| lane.library_memory = LibraryMemory::default());
+        self.page_staging = PageStaging::default();
+        self.page_library_memory = LibraryMemory::default();
+    }
+
+    /// Frees all device memory that is made again when it is needed.
+    fn free_device_memory(&mut self) {
+        self.scratch.trim(0);
+        self.free_decoding_memory();
+    }
+}
+
 /// The resources that no query uses.
 #[derive(Debug)]
 pub(crate) struct ResourcePool {
@@ -146,23 +165,39 @@ impl ResourcePool {
     /// Resources for a query that begins.
     pub(crate) fn take(&self) -> Result<QueryResources, CudaError> {
         let idle = self.idle().pop();
-        match idle {
-            Some(idle) => Ok(idle),
-            None => QueryResources::new(&self.device, self.threads, false),
+        let mut resources = match idle {
+            Some(idle) => idle,
+            None => QueryResources::new(&self.device, self.threads, false)?,
+        };
+        resources.ring.renew();
+        resources.page_slots.renew();
+        resources.page_staging.renew();
+        Ok(resources)
+    }
+
+    /// Frees the device memory of resources that no query uses, for a query that is short of it; of pinned memory too,
+    /// if that is short.
+    pub(crate) fn free_idle(&self, pinned: bool) {
+        let mut idle = std::mem::take(&mut *self.idle());
+        for resources in &mut idle {
+            resources.free_device_memory();
+            if pinned {
+                resources.ring.release();
+                resources.page_slots.release();
+            }
         }
+        // Meanwhile others may have come back: the first query's still come last.
+        let mut now = self.idle();
+        idle.append(&mut now);
+        idle.sort_by_key(|resources| resources.is_first);
+        *now = idle;
     }
 
     /// Takes resources back of a query that has ended: nothing of it is in flight.
     pub(crate) fn give_back(&self, mut resources: QueryResources) {
         if !resources.is_first {
             resources.scratch.trim(self.max_idle_bytes);
-            resources.staging = StagingBuffer::default();
-            let lanes = &mut resources.decode_lanes;
-            lanes
-                .iter_mut()
-                .for_each(|lane| lane.library_memory = LibraryMemory::default());
-            resources.page_staging = PageStaging::default();
-            resources.page_library_memory = LibraryMemory::default();
+            resources.free_decoding_memory();
         }
         let mut idle = self.idle();
         let at = if resources.is_first { idle.len() } else { 0 };
@@ -175,7 +210,10 @@ impl ResourcePool {
 
 #[cfg(test)]
 mod tests {
+    use grampus_io_stack::cuda::{HostFault, HostFaults, HostOperation};
+
     use super::*;
+    use crate::runtime::memory::query_scratch::ScratchLayout;
 
     #[test]
     fn resources_are_one_query_s_and_a_few_are_kept() {
@@ -185,5 +223,41 @@ mod tests {
         assert_eq!(status.len(), all.len());
         all.into_iter().for_each(|one| pool.give_back(one));
         assert_eq!(pool.idle().len(), MAX_IDLE);
+    }
+
+    #[test]
+    fn a_query_finds_rings_of_full_size_and_idle_memory_is_freed_for_one_that_is_short() {
+        let faults = Arc::new(HostFaults::default());
+        let device = Device::faulty_host(1, 1 << 24, faults.clone());
+        let pool = ResourcePool::new(&device, 2, None).unwrap();
+        let slots = |resources: &QueryResources| {
+            let taken = std::iter::from_fn(|| resources.ring.try_take(usize::MAX).ok().flatten());
+            let taken: Vec<_> = taken.collect();
+            let count = taken.len();
+            taken.into_iter().for_each(|slot| resources.ring.unused(slot));
+            count
+        };
+        let first = pool.take().unwrap();
+        faults.set(Some(HostFault::out_of_memory(HostOperation::Pin, 0)));
+        assert_eq!(slots(&first), 1);
+        pool.give_back(first);
+        let mut first = pool.take().unwrap();
+        assert_eq!(slots(&first), 4);
+        let mut layout = ScratchLayout::default();
+        layout.zeroed(1 << 20);
+        let stream = Stream::new(&device).unwrap();
+        first.scratch.give(&layout, &stream).unwrap();
+        pool.give_back(first);
+        let before = faults.in_use();
+        pool.free_idle(false);
+        assert_eq!(before.pinned_bytes, faults.in_use().pinned_bytes);
+        assert!(faults.in_use().bytes + (1 << 20) < before.bytes);
+        pool.free_idle(true);
+        assert!(faults.in_use().pinned_bytes < before.pinned_bytes);
+        assert!(
+            pool.idle().iter().all(|idle| idle.is_first),
+            "the first query's are kept"
+        );
+        assert_eq!(slots(&pool.take().unwrap()), 4);
     }
 }

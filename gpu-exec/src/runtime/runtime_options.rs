@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use grampus_io_stack::cuda::HostFaults;
+
 use crate::machine_profile::MachineProfile;
 use crate::runtime::io_stack::command_backend::{OpenStorage, open_storage};
 
@@ -33,6 +35,8 @@ pub struct RuntimeOptions {
     pub block_shared_bytes: Option<u64>,
     /// Opens the storage that answers commands for a file.
     pub open_storage: Arc<OpenStorage>,
+    /// Operations of host threads that fail on purpose, for tests. A GPU's do not.
+    pub host_faults: Arc<HostFaults>,
 }
 
 impl Default for RuntimeOptions {
@@ -47,6 +51,7 @@ impl Default for RuntimeOptions {
             launch_rows: None,
             block_shared_bytes: None,
             open_storage: Arc::new(open_storage),
+            host_faults: Arc::default(),
         }
     }
 }
@@ -63,6 +68,7 @@ impl std::fmt::Debug for RuntimeOptions {
             launch_rows,
             block_shared_bytes,
             open_storage: _,
+            host_faults: _,
         } = self;
         f.debug_struct("RuntimeOptions")
             .field("machine_profile", machine_profile)

@@ -11,6 +11,7 @@ use grampus_driver::raw::HostMemory;
 
 use super::call::check;
 use super::device::Device;
+use super::host_faults::HostOperation;
 use super::pinned_buffer::PinnedBuffer;
 use super::stream::{Event, Stream};
 use crate::error::CudaError;
@@ -82,6 +83,7 @@ impl CopyEngine {
         }
         if let Some(machine) = self.stream.device.as_host() {
             let _call = machine.call();
+            machine.faults().check(HostOperation::Copy)?;
             // SAFETY: the source is one of our staging buffers, and the target was checked; both are multiples of a
             // sector.
             unsafe { copy_words(staged.as_ptr(), bus_address, staged.len()) };

@@ -4,7 +4,7 @@
 //! of both are fixed when the stack is built.
 
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use grampus_driver::bus::{BusMemory, Uploader};
 use grampus_driver::raw::HostMemory;
@@ -24,6 +24,8 @@ pub struct CudaBus {
     staging: StagingOptions,
     /// One stream for all threads: with several, the copy engine would change channels, which takes time.
     stream: OnceLock<Arc<Stream>>,
+    /// Why a thread has no copy engine: the controller reports it in words alone.
+    failure: Mutex<Option<CudaError>>,
 }
 
 impl CudaBus {
@@ -40,7 +42,13 @@ impl CudaBus {
             device_ranges,
             staging,
             stream: OnceLock::new(),
+            failure: Mutex::default(),
         }
+    }
+
+    /// Why the controller could not start, if a call of the driver failed.
+    pub(crate) fn take_failure(&self) -> Option<CudaError> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     fn stream(&self) -> Result<Arc<Stream>, CudaError> {
@@ -70,6 +78,10 @@ impl BusMemory for CudaBus {
         self.stream()
             .and_then(|stream| CopyEngine::new(&self.device, stream, self.staging, self.device_ranges.clone()))
             .map(|engine| Some(Box::new(engine) as Box<dyn Uploader>))
-            .map_err(|e| e.to_string())
+            .map_err(|e| {
+                let words = e.to_string();
+                *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(e);
+                words
+            })
     }
 }

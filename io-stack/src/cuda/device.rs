@@ -9,8 +9,9 @@ use cudarc::driver::sys::CUdevice_attribute as Attribute;
 
 use super::call::check;
 use super::device_facts::DeviceFacts;
-use super::driver::{driver_version, probe};
+use super::driver::{driver_version, ordinal_of, probe, shown, uuid_of};
 use super::gate::Gate;
+use super::host_faults::{HostFaults, HostOperation};
 use super::host_machine::HostMachine;
 use crate::error::CudaError;
 
@@ -89,11 +90,25 @@ impl Device {
         Ok(device)
     }
 
+    /// Opens the GPU with this UUID.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_uuid(uuid: [u8; 16]) -> Result<Self, CudaError> {
+        Self::open(ordinal_of(uuid)?)
+    }
+
     /// Threads of this machine as a device. At most `memory_bytes` of ordinary memory serve as device memory. The
     /// host's C++ compiler compiles the kernels ([`compile_for`](super::compile_for)), and `threads` threads run them
     /// as warps of one lane. For tests and for looking into kernels: nothing about it is fast.
     pub fn host(threads: u32, memory_bytes: u64) -> Self {
-        Self(Arc::new(Inner::Host(HostMachine::new(threads.max(1), memory_bytes))))
+        Self::faulty_host(threads, memory_bytes, Arc::default())
+    }
+
+    /// As [`host`](Self::host), with operations that fail when `faults` says so.
+    pub fn faulty_host(threads: u32, memory_bytes: u64, faults: Arc<HostFaults>) -> Self {
+        let machine = HostMachine::new(threads.max(1), memory_bytes, faults);
+        Self(Arc::new(Inner::Host(machine)))
     }
 
     /// Whether kernels run on threads of this machine.
@@ -106,6 +121,12 @@ impl Device {
             Inner::Host(machine) => Some(machine),
             Inner::Gpu(_) => None,
         }
+    }
+
+    /// An operation begins. On host threads it may be one that fails.
+    pub(super) fn begins(&self, operation: HostOperation) -> Result<(), CudaError> {
+        self.as_host()
+            .map_or(Ok(()), |machine| machine.faults().check(operation))
     }
 
     /// Keeps apart kernels that wait for the host and calls of the driver that wait for kernels.
@@ -176,6 +197,26 @@ impl Device {
         }
     }
 
+    /// Bytes of device memory that no process holds.
+    ///
+    /// # Errors
+    /// A failed call.
+    pub fn free_bytes(&self) -> Result<u64, CudaError> {
+        match self.as_host() {
+            Some(machine) => Ok(machine.free_bytes()),
+            None => self.memory().map(|(free, _)| free),
+        }
+    }
+
+    /// Free bytes of a GPU, and all of them.
+    fn memory(&self) -> Result<(u64, u64), CudaError> {
+        self.bind()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: a context is current; both are writable.
+        check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })?;
+        Ok((free as u64, total as u64))
+    }
+
     /// The driver's facts about the device.
     ///
     /// # Errors
@@ -185,10 +226,7 @@ impl Device {
             Inner::Gpu(gpu) => gpu,
             Inner::Host(machine) => return Ok(machine.facts()),
         };
-        self.bind()?;
-        let (mut free, mut total) = (0, 0);
-        // SAFETY: a context is current; both are writable.
-        check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })?;
+        let (free_bytes, memory_bytes) = self.memory()?;
         let mut name = [0u8; 128];
         // SAFETY: the buffer is as long as the call says.
         check("cuDeviceGetName", unsafe {
@@ -203,11 +241,12 @@ impl Device {
             name: until_zero(&name),
             compute: self.compute(),
             multiprocessors: self.multiprocessors(),
-            memory_bytes: total as u64,
-            free_bytes: free as u64,
+            memory_bytes,
+            free_bytes,
             l2_bytes: self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE),
             copy_engines: self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT) as u32,
             pci: until_zero(&pci),
+            uuid: shown(uuid_of(gpu.ordinal as u32)?),
             pageable_access: self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS) != 0,
         })
     }

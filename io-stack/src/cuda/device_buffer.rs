@@ -6,6 +6,7 @@ use cudarc::driver::sys;
 
 use super::call::check;
 use super::device::Device;
+use super::host_faults::HostOperation;
 use super::plain::Plain;
 use crate::error::CudaError;
 
@@ -99,6 +100,7 @@ impl DeviceBuffer {
     /// # Errors
     /// A failed call, mostly an earlier kernel's.
     pub fn fill(&self, byte: u8) -> Result<(), CudaError> {
+        self.device.begins(HostOperation::Copy)?;
         if self.device.is_host() {
             // SAFETY: our own memory. As on a GPU, the caller ensures that no kernel works on it.
             unsafe { (self.at as *mut u8).write_bytes(byte, self.len) };
@@ -119,6 +121,7 @@ impl DeviceBuffer {
     pub fn write<T: Plain>(&self, offset: usize, values: &[T]) -> Result<(), CudaError> {
         let (from, len) = bytes_of(values);
         self.inside(offset, len)?;
+        self.device.begins(HostOperation::Copy)?;
         if self.device.is_host() {
             // SAFETY: inside our memory, by the check; the source is a live slice.
             unsafe { std::ptr::copy_nonoverlapping(from.cast::<u8>(), (self.at as *mut u8).add(offset), len) };
@@ -140,6 +143,7 @@ impl DeviceBuffer {
         let mut values = vec![T::default(); count];
         let len = size_of_val(values.as_slice());
         self.inside(offset, len)?;
+        self.device.begins(HostOperation::Copy)?;
         if self.device.is_host() {
             let from = (self.at as *const u8).wrapping_add(offset);
             // SAFETY: inside our memory; the target is as long; every bit pattern is a `Plain` value.

@@ -19,6 +19,8 @@ pub struct DeviceFacts {
     pub copy_engines: u32,
     /// PCI address, `domain:bus:device.function`.
     pub pci: String,
+    /// UUID, as `nvidia-smi -L` prints it behind `GPU-`.
+    pub uuid: String,
     /// Whether the GPU can read unregistered memory of the CPU (HMM, ATS).
     pub pageable_access: bool,
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::device_facts::DeviceFacts;
 use super::gate::Gate;
+use super::host_faults::{HostFaults, HostOperation};
 use super::host_kernel::HostKernel;
 use super::host_work::HostWork;
 use crate::error::{CudaError, OUT_OF_MEMORY};
@@ -23,6 +24,7 @@ pub(super) struct HostMachine {
     /// Launches in flight, and the threads that wait for their end.
     running: Arc<Running>,
     gate: Arc<Gate>,
+    faults: Arc<HostFaults>,
     /// The driver's lock: held by calls that wait for kernels, and by each start of a copy.
     driver: Mutex<()>,
 }
@@ -49,19 +51,24 @@ impl Running {
 }
 
 impl HostMachine {
-    pub(super) fn new(threads: u32, memory_bytes: u64) -> Self {
+    pub(super) fn new(threads: u32, memory_bytes: u64, faults: Arc<HostFaults>) -> Self {
         Self {
             threads,
             memory_bytes,
             used_bytes: AtomicU64::new(0),
             running: Arc::default(),
             gate: Arc::default(),
+            faults,
             driver: Mutex::default(),
         }
     }
 
     pub(super) fn gate(&self) -> &Arc<Gate> {
         &self.gate
+    }
+
+    pub(super) fn faults(&self) -> &HostFaults {
+        &self.faults
     }
 
     /// A call of the driver begins. Like the driver, it waits while another one waits for kernels.
@@ -81,25 +88,34 @@ impl HostMachine {
     }
 
     pub(super) fn facts(&self) -> DeviceFacts {
-        let used = self.used_bytes.load(Ordering::Relaxed);
         DeviceFacts {
             name: format!("{} host threads", self.threads),
             compute: (0, 0),
             multiprocessors: self.threads,
             memory_bytes: self.memory_bytes,
-            free_bytes: self.memory_bytes.saturating_sub(used),
+            free_bytes: self.free_bytes(),
             l2_bytes: 0,
             copy_engines: 0,
             pci: String::new(),
+            uuid: String::new(),
             pageable_access: true,
         }
+    }
+
+    /// Bytes of device memory that no process holds.
+    pub(super) fn free_bytes(&self) -> u64 {
+        let used = self.used_bytes.load(Ordering::Relaxed);
+        self.memory_bytes
+            .saturating_sub(used.saturating_add(self.faults.held_bytes()))
     }
 
     /// Allocates device memory, not initialised.
     pub(super) fn allocate(&self, len: usize) -> Result<u64, CudaError> {
         let _call = self.call_alone();
+        self.faults.check(HostOperation::Allocation)?;
         let bytes = rounded(len) as u64;
-        let room = |used: u64| used.checked_add(bytes).filter(|all| *all <= self.memory_bytes);
+        let bound = self.memory_bytes.saturating_sub(self.faults.held_bytes());
+        let room = |used: u64| used.checked_add(bytes).filter(|all| *all <= bound);
         if self
             .used_bytes
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, room)
@@ -113,6 +129,8 @@ impl HostMachine {
             self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
             return Err(out_of_memory("cuMemAlloc", len));
         }
+        self.faults
+            .note(|all| (all.buffers, all.bytes) = (all.buffers + 1, all.bytes + bytes));
         Ok(at as u64)
     }
 
@@ -121,14 +139,21 @@ impl HostMachine {
         let _call = self.call_alone();
         // SAFETY: allocated with this layout; freed once, by `DeviceBuffer`'s drop.
         unsafe { dealloc(at as *mut u8, layout(len)) };
-        self.used_bytes.fetch_sub(rounded(len) as u64, Ordering::Relaxed);
+        let bytes = rounded(len) as u64;
+        self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.faults
+            .note(|all| (all.buffers, all.bytes) = (all.buffers - 1, all.bytes - bytes));
     }
 
     /// Allocates whole zeroed pages in place of pinned memory. `len` is a multiple of a page and not 0.
     pub(super) fn pages(&self, len: usize) -> Result<NonNull<u8>, CudaError> {
         let _call = self.call_alone();
+        self.faults.check(HostOperation::Pin)?;
         // SAFETY: the length is not 0.
-        NonNull::new(unsafe { alloc_zeroed(layout(len)) }).ok_or_else(|| out_of_memory("cuMemHostAlloc", len))
+        let pages = NonNull::new(unsafe { alloc_zeroed(layout(len)) });
+        let pages = pages.ok_or_else(|| out_of_memory("cuMemHostAlloc", len))?;
+        self.pinned(len);
+        Ok(pages)
     }
 
     /// Frees what [`pages`](Self::pages) gave for this length.
@@ -136,6 +161,21 @@ impl HostMachine {
         let _call = self.call_alone();
         // SAFETY: allocated with this layout; freed once, by `PinnedBuffer`'s drop.
         unsafe { dealloc(at.as_ptr(), layout(len)) };
+        self.unpinned(len);
+    }
+
+    /// Host memory is pinned from now on.
+    pub(super) fn pinned(&self, len: usize) {
+        let bytes = len as u64;
+        self.faults
+            .note(|all| (all.pins, all.pinned_bytes) = (all.pins + 1, all.pinned_bytes + bytes));
+    }
+
+    /// Host memory is no longer pinned.
+    pub(super) fn unpinned(&self, len: usize) {
+        let bytes = len as u64;
+        self.faults
+            .note(|all| (all.pins, all.pinned_bytes) = (all.pins - 1, all.pinned_bytes - bytes));
     }
 
     /// Returns when no launch is in flight. Every launch ends: its waits are bounded.
@@ -157,6 +197,7 @@ impl HostMachine {
         warps: u32,
         arguments: Vec<Box<[u128]>>,
     ) -> Result<Arc<HostWork>, CudaError> {
+        self.faults.check(HostOperation::Launch)?;
         let work = Arc::new(HostWork::default());
         let (done, running, threads) = (work.clone(), self.running.clone(), self.threads.min(warps.max(1)));
         running.add();

@@ -9,6 +9,7 @@ use grampus_driver::raw::Mapping;
 
 use super::call::check;
 use super::device::Device;
+use super::host_faults::HostOperation;
 use crate::error::CudaError;
 
 /// A file mapped read-only, and registered with the GPU if possible. Registered pages are pinned until the drop.
@@ -102,7 +103,9 @@ impl MappedFile {
 }
 
 fn register(device: &Device, map: &Mapping) -> Result<u64, CudaError> {
-    if device.is_host() {
+    if let Some(machine) = device.as_host() {
+        machine.faults().check(HostOperation::Pin)?;
+        machine.pinned(map.len());
         return Ok(map.address() as u64); // its kernels use the host's addresses
     }
     device.bind()?;
@@ -135,6 +138,7 @@ impl Drop for MappedFile {
         self.device.gate().give_back(move || {
             if let Some(machine) = device.as_host() {
                 drop(machine.call_alone());
+                machine.unpinned(map.len());
                 return;
             }
             if device.bind().is_err() {

@@ -10,6 +10,7 @@
 //! | `module`, `args`, `plain` | kernels and their arguments |
 //! | `compile`, `nvrtc`, `host_compiler`, `linker`, `compiled` | text to machine code |
 //! | `host_machine`, `host_kernel`, `host_work` | kernels on host threads |
+//! | `host_faults` | operations on host threads that fail on purpose |
 //! | `nvcomp`, `nvcomp_functions` | NVIDIA's decompressors, if they are installed |
 //! | `cuda_bus`, `copy_engine`, `queue_rings` | memory and rings for the software controller |
 //!
@@ -30,6 +31,7 @@ mod device_facts;
 mod driver;
 mod gate;
 mod host_compiler;
+mod host_faults;
 mod host_kernel;
 mod host_machine;
 mod host_work;
@@ -55,6 +57,7 @@ pub use device_buffer::DeviceBuffer;
 pub use device_facts::DeviceFacts;
 pub use driver::{driver_version, library, probe};
 pub use host_compiler::{compile_host, compile_host_unit, compile_host_with, host_compiler, host_environment};
+pub use host_faults::{HostFault, HostFaults, HostOperation, HostUse};
 pub use linker::link;
 pub use mapped_file::MappedFile;
 pub use module::{Grid, Kernel, Module};

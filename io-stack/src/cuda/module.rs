@@ -13,6 +13,7 @@ use super::call::check;
 use super::device::Device;
 use super::gate::HasEnded;
 use super::host_compiler;
+use super::host_faults::HostOperation;
 use super::host_kernel::HostKernel;
 use super::stream::{Event, Stream};
 use crate::error::CudaError;
@@ -46,6 +47,7 @@ impl Module {
         let code = match device.as_host() {
             Some(machine) => device.gate().call(|| {
                 drop(machine.call_alone());
+                machine.faults().check(HostOperation::Load)?;
                 host_compiler::load(cubin).map(Code::Host)
             })?,
             None => device.gate().call(|| {

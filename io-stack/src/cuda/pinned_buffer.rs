@@ -12,6 +12,7 @@ use grampus_driver::raw::{HostMemory, HostPages};
 
 use super::call::check;
 use super::device::Device;
+use super::host_faults::HostOperation;
 use crate::error::{CudaError, OUT_OF_MEMORY};
 
 /// Page-locked, cached host memory that the GPU reads and writes under the host's own address. Page-aligned, zeroed.
@@ -103,8 +104,10 @@ impl PinnedBuffer {
             len,
             owner,
         };
-        if device.is_host() {
-            return Ok(buffer);
+        if let Some(machine) = device.as_host() {
+            machine.pinned(len);
+            // A failure drops the buffer.
+            return machine.faults().check(HostOperation::Pin).map(|()| buffer);
         }
         let at = buffer.at.as_ptr().cast();
         let register = || {
@@ -250,7 +253,10 @@ impl Drop for PinnedBuffer {
             if let Some(machine) = device.as_host() {
                 match owner {
                     Owner::Machine => machine.free_pages(at, len),
-                    _ => drop(machine.call_alone()),
+                    _ => {
+                        drop(machine.call_alone());
+                        machine.unpinned(len);
+                    }
                 }
             } else if device.bind().is_ok() {
                 // SAFETY: registered in `register`, if it succeeded, and still mapped: `owner` is there.

@@ -8,6 +8,7 @@ use cudarc::driver::sys;
 use super::call::check;
 use super::device::Device;
 use super::device_buffer::DeviceBuffer;
+use super::host_faults::HostOperation;
 use super::host_work::HostWork;
 use super::pinned_buffer::PinnedBuffer;
 use crate::error::CudaError;
@@ -38,7 +39,10 @@ impl Stream {
     /// A failed call.
     pub fn new(device: &Device) -> Result<Self, CudaError> {
         let mut raw = std::ptr::null_mut();
-        if !device.is_host() {
+        device.begins(HostOperation::Create)?;
+        if let Some(machine) = device.as_host() {
+            machine.faults().note(|all| all.streams += 1);
+        } else {
             device.gate().call(|| {
                 device.bind()?;
                 let flags = sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
@@ -103,6 +107,7 @@ impl Stream {
             return Err(outside(len, 0, offset));
         }
         let at = to.address() + offset as u64;
+        self.device.begins(HostOperation::Copy)?;
         if self.device.is_host() {
             self.wait_on_host();
             // SAFETY: inside live memory, by the check.
@@ -131,6 +136,7 @@ impl Stream {
     ) -> Result<(), CudaError> {
         check_ranges(len, (from_offset, from.len()), (to_offset, to.len()))?;
         let source = (from.address() as usize + from_offset) as *const u8;
+        self.device.begins(HostOperation::Copy)?;
         if self.device.is_host() {
             self.wait_on_host();
             // SAFETY: both ranges are inside live buffers, which do not overlap.
@@ -159,6 +165,7 @@ impl Stream {
     ) -> Result<(), CudaError> {
         check_ranges(len, (from_offset, from.len()), (to_offset, to.len()))?;
         let target = (to.address() as usize + to_offset) as *mut u8;
+        self.device.begins(HostOperation::Copy)?;
         if self.device.is_host() {
             self.wait_on_host();
             let source = (from.address() as *const u8).wrapping_add(from_offset);
@@ -192,7 +199,8 @@ fn outside(len: usize, from: usize, to: usize) -> CudaError {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if self.device.is_host() {
+        if let Some(machine) = self.device.as_host() {
+            machine.faults().note(|all| all.streams -= 1);
             return self.wait_on_host();
         }
         let (device, raw) = (self.device.clone(), self.raw as usize);
@@ -226,7 +234,10 @@ impl Event {
     /// A failed call.
     pub fn new(device: &Device, timed: bool) -> Result<Self, CudaError> {
         let mut raw = std::ptr::null_mut();
-        if !device.is_host() {
+        device.begins(HostOperation::Create)?;
+        if let Some(machine) = device.as_host() {
+            machine.faults().note(|all| all.events += 1);
+        } else {
             device.bind()?;
             let flags = if timed {
                 0
@@ -348,7 +359,9 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        if !self.device.is_host() && self.device.bind().is_ok() {
+        if let Some(machine) = self.device.as_host() {
+            machine.faults().note(|all| all.events -= 1);
+        } else if self.device.bind().is_ok() {
             // SAFETY: made in `new`.
             let _ = unsafe { sys::cuEventDestroy_v2(self.raw) };
         }

@@ -5,7 +5,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::error::{RefusalReason, RunError};
+use crate::error::{RunError, Shortage};
 use crate::input::FileVersion;
 use crate::input::file_registry::FileId;
 use crate::runtime::io_stack::command_backend::{CommandBackend, OpenStorage};
@@ -81,7 +81,7 @@ impl SharedStack {
     /// before it reserves columns.
     ///
     /// # Errors
-    /// [`RefusalReason::DeviceMemory`]: running queries use too much.
+    /// [`Shortage::Columns`]: running queries use too much.
     pub(crate) fn set_memory_aside(&self, pool: &Mutex<BufferPool>) -> Result<(), RunError> {
         let mut state = self.state();
         let mut guard = lock(pool);
@@ -96,7 +96,7 @@ impl SharedStack {
         drop(state);
         match arenas {
             Some(_) => Ok(()), // freed without a lock
-            None => Err(RefusalReason::DeviceMemory { needed, available }.into()),
+            None => Err(Shortage::Columns { needed, available }.into()),
         }
     }
 
@@ -115,9 +115,15 @@ impl SharedStack {
         };
         let mut turn = self.turn(turn);
         turn.backend.rebuild();
-        self.state().has_memory = false;
-        lock(pool).give_more(self.cache_bytes);
+        self.give_memory_back(pool);
         true
+    }
+
+    /// Gives the pool the memory that was set aside. There is no stack.
+    fn give_memory_back(&self, pool: &Mutex<BufferPool>) {
+        if std::mem::take(&mut self.state().has_memory) {
+            lock(pool).give_more(self.cache_bytes);
+        }
     }
 }
 
@@ -135,7 +141,12 @@ impl StackTurn<'_> {
         let stale = std::mem::take(&mut self.shared.state().stale);
         stale.into_iter().for_each(|file| self.backend.forget(file));
         self.shared.set_memory_aside(pool)?;
-        self.backend.over(files, open).map(|(_, storages)| storages)
+        let served = self.backend.over(files, open).map(|(_, storages)| storages);
+        if self.backend.stack().is_none() {
+            // No sector cache was built in the memory: columns may have it.
+            self.shared.give_memory_back(pool);
+        }
+        served
     }
 }
 

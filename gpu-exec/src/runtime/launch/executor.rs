@@ -7,7 +7,8 @@
 //! 4. The kernel is generated for the columns as they lie, and the I/O stack is bound if a column is read by command.
 //! 5. The attempt is run (`QueryRun`), and the pool learns which columns are complete.
 //! 6. If the device could not decode a column, the next attempt has the CPU decode it.
-//! 7. When an attempt has results, the open files are checked once more against the versions that were planned for.
+//! 7. If it is short of memory, the request gives something up and begins anew (`MemoryRelief`).
+//! 8. When an attempt has results, the open files are checked once more against the versions that were planned for.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,6 +30,7 @@ use crate::runtime::kept_plans::{KeptPlan, KeptPlans};
 use crate::runtime::launch::device_context::DeviceContext;
 use crate::runtime::launch::io_binding::IoBinding;
 use crate::runtime::launch::kernel_shape::{planned_shape, transferred_shape};
+use crate::runtime::launch::memory_relief::MemoryRelief;
 use crate::runtime::launch::query_run::{QueryRun, RunOutcome};
 use crate::runtime::memory::buffer_pool::QueryId;
 use crate::runtime::memory::page_staging::PAGE_STAGING_SHARE;
@@ -51,8 +53,10 @@ struct Execution<'a> {
     resources: &'a mut QueryResources,
     /// Threads that read files and copy.
     threads: usize,
-    /// Free ranges were too short for columns that should have fit: windows come first.
-    windows_first: bool,
+    /// What the request has given up because it was short of memory.
+    relief: MemoryRelief,
+    /// The last plan has columns that are read by command.
+    reads_by_command: bool,
     /// The device could not decode a column: the CPU decodes everything.
     decodes_on_cpu: bool,
 }
@@ -65,30 +69,55 @@ pub(crate) fn run(
     turn: &Turn<'_>,
 ) -> Result<Output, RunError> {
     let stop = || request.is_cancelled();
+    let mut relief = MemoryRelief::default();
     loop {
         let left = turn.left();
-        let mut resources = state.resources.take()?;
-        let mut execution = Execution {
-            state,
-            kept_plans,
-            request,
-            resources: &mut resources,
-            // Queries that run side by side share the processors.
-            threads: (state.threads / turn.running().max(1)).max(state.threads.min(2)),
-            windows_first: false,
-            decodes_on_cpu: false,
+        state.pool().look_again();
+        let (result, reads_by_command) = run_once(state, kept_plans, request, turn, relief);
+        let Some(shortage) = result.as_ref().err().and_then(RunError::shortage) else {
+            return result;
         };
-        let result = execution.attempts();
-        state.resources.give_back(resources);
-        let is_short = matches!(result, Err(RunError::Refused(RefusalReason::DeviceMemory { .. })));
-        if is_short && state.commands.give_up(&state.pool, 0) {
+        if stop() {
+            return Err(RunError::Cancelled);
+        }
+        if relief.next(state, shortage, reads_by_command) {
             continue;
         }
-        if is_short && request.waits_for_memory && turn.wait_for_memory(left, stop) {
+        if request.waits_for_memory && relief.may_wait() && turn.wait_for_memory(left, stop) {
             continue;
         }
         return result;
     }
+}
+
+/// Runs a request with resources of its own, until an attempt comes to an end. Says whether columns were to be read by
+/// command.
+fn run_once(
+    state: &DeviceState,
+    kept_plans: &KeptPlans,
+    request: &Request<'_>,
+    turn: &Turn<'_>,
+    relief: MemoryRelief,
+) -> (Result<Output, RunError>, bool) {
+    let mut resources = match state.resources.take() {
+        Ok(resources) => resources,
+        Err(e) => return (Err(e.into()), false),
+    };
+    let mut execution = Execution {
+        state,
+        kept_plans,
+        request,
+        resources: &mut resources,
+        // Queries that run side by side share the processors.
+        threads: (state.threads / turn.running().max(1)).max(state.threads.min(2)),
+        relief,
+        reads_by_command: false,
+        decodes_on_cpu: false,
+    };
+    let result = execution.attempts();
+    let reads_by_command = execution.reads_by_command;
+    state.resources.give_back(resources);
+    (result, reads_by_command)
 }
 
 impl Execution<'_> {
@@ -107,16 +136,10 @@ impl Execution<'_> {
             kept = kept.filter(|_| again.is_some());
             let mut plan = match again {
                 Some(plan) => plan,
-                None => planner::plan(state, request)?,
+                None => planner::plan(state, request, self.relief.commands())?,
             };
-            let outcome = self.attempt(&mut plan, kept.as_deref());
-            let is_short = matches!(outcome, Err(RunError::Refused(RefusalReason::DeviceMemory { .. })));
-            if is_short && !std::mem::replace(&mut self.windows_first, true) {
-                // Columns that are cached for this query may leave too little for the others' windows.
-                state.pool().evict_unused();
-                continue;
-            }
-            let outcome = match outcome {
+            self.reads_by_command = plan.reads_by_command();
+            let outcome = match self.attempt(&mut plan, kept.as_deref()) {
                 Ok(outcome) => outcome,
                 Err(e) => {
                     if !is_beyond_files(&e) {
@@ -157,7 +180,7 @@ impl Execution<'_> {
     /// `kept`: the plan is this one.
     fn attempt(&mut self, plan: &mut QueryPlan, kept: Option<&KeptPlan>) -> Result<RunOutcome, RunError> {
         let state = self.state;
-        if plan.choices.iter().any(|choice| choice.backing == Backing::Queued) {
+        if plan.reads_by_command() {
             state.commands.set_memory_aside(&state.pool)?;
         } else {
             self.give_up_old_stack(plan);
@@ -218,7 +241,7 @@ impl Execution<'_> {
             cold: &cold,
             mapped: &mapped,
             backings: &backings,
-            windows_first: self.windows_first,
+            windows_first: self.relief.windows_first(),
             tile_rows: TILE_GRAIN_ROWS,
             staging: &mut self.resources.staging,
             staging_bytes: state.staging_bytes(),
@@ -238,8 +261,10 @@ impl Execution<'_> {
             if output.groups >= MANY_GROUPS {
                 plan.kernel = plan.kernel.clone().with_more_groups(request.program);
             }
-            let ran = (&*plan, &transfer);
-            self.kept_plans.keep(request, &state.residency, ran, (&pool, query));
+            if self.relief.commands() {
+                let ran = (&*plan, &transfer);
+                self.kept_plans.keep(request, &state.residency, ran, (&pool, query));
+            }
         }
         for column in &transfer.page_table.columns {
             pool.pages_came(query, &column.key, column.published.load(Ordering::Relaxed));
@@ -299,10 +324,8 @@ impl Execution<'_> {
 
 /// Whether an error has nothing to do with the bytes of files.
 fn is_beyond_files(e: &RunError) -> bool {
-    matches!(
-        e,
-        RunError::Cancelled | RunError::Cuda(_) | RunError::Stack(StackError::Cuda(_))
-    )
+    let is_cuda = matches!(e, RunError::Cuda(_) | RunError::Stack(StackError::Cuda(_)));
+    is_cuda || matches!(e, RunError::Cancelled) || e.shortage().is_some()
 }
 
 /// Whether the open files are still the versions that were planned for.

@@ -215,7 +215,8 @@ impl<'a> IoBinding<'a> {
                 Ok(())
             }
             Err(e) => {
-                if matches!(e, StackError::OutOfService | StackError::Controller(_)) {
+                // After another error than the kernels' own, the stack may not be in its start state.
+                if !matches!(e, StackError::Device(_)) {
                     turn.backend.rebuild();
                 }
                 Err(e)

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! executor          a request, until an attempt comes to an end
+//! memory_relief     what a request gives up when it is short of memory
 //! query_run         one attempt: threads copy, kernels are launched behind them, results are read back
 //! replay            the passes of an attempt over its rows: more than one if kernels miss pages
 //! decode_launcher   launches that decode, between copies and query
@@ -25,6 +26,7 @@ mod io_threads;
 mod kernel_arguments;
 mod kernel_shape;
 mod launch_schedule;
+mod memory_relief;
 mod occupancy;
 mod query_run;
 mod replay;

@@ -17,32 +17,66 @@ pub(crate) struct ArenaSet {
     residency: Arc<Residency>,
     /// `None`: given back to the driver.
     arenas: Vec<Option<Arena>>,
-    /// Bytes of all arenas together, at most.
-    capacity: u64,
+    /// Bytes of all arenas together, at most, as far as the driver has them.
+    bound: u64,
+    /// Bytes of all arenas for which the driver had memory, when it had less than the bound.
+    there: Option<u64>,
     taken: u64,
 }
 
 impl ArenaSet {
     /// No arena is taken. Plans learn the bound from `residency`.
     pub(crate) fn new(device: &Device, residency: &Arc<Residency>, capacity: u64) -> Self {
-        residency.set_capacity(capacity);
+        residency.set_capacity(capacity, None);
         Self {
             device: device.clone(),
             residency: residency.clone(),
             arenas: Vec::new(),
-            capacity,
+            bound: capacity,
+            there: None,
             taken: 0,
         }
     }
 
     /// Bytes of all arenas together, at most.
     pub(crate) fn capacity(&self) -> u64 {
-        self.capacity
+        self.there.map_or(self.bound, |there| there.min(self.bound))
     }
 
-    pub(crate) fn set_capacity(&mut self, bytes: u64) {
-        self.capacity = bytes;
-        self.residency.set_capacity(bytes);
+    /// Whether the driver has less than the bound.
+    pub(crate) fn is_short(&self) -> bool {
+        self.there.is_some()
+    }
+
+    /// Lowers the bound, for another use of the memory.
+    pub(crate) fn lower(&mut self, bytes: u64) {
+        self.bound = self.bound.saturating_sub(bytes);
+        self.there = self.there.map(|there| there.saturating_sub(bytes));
+        self.publish();
+    }
+
+    /// Raises the bound again.
+    pub(crate) fn raise(&mut self, bytes: u64) {
+        self.bound = self.bound.saturating_add(bytes);
+        self.there = self.there.map(|there| there.saturating_add(bytes));
+        self.publish();
+    }
+
+    /// If the driver had less memory than the bound, asks how much it has now: other processes may have ended.
+    pub(crate) fn look_again(&mut self) {
+        let free = self.there.and_then(|_| self.device.free_bytes().ok());
+        let Some(free) = free else { return };
+        if self.taken.saturating_add(free) >= self.bound {
+            self.there = None;
+        } else {
+            // What queries need beside their columns is left, as when the device was opened.
+            self.there = Some(self.taken + free / 4 * 3);
+        }
+        self.publish();
+    }
+
+    fn publish(&self) {
+        self.residency.set_capacity(self.bound, self.there);
     }
 
     /// Bytes of all arenas.
@@ -55,10 +89,6 @@ impl ArenaSet {
         self.arenas.iter().map(Option::as_ref)
     }
 
-    pub(crate) fn get(&self, at: usize) -> Option<&Arena> {
-        self.arenas.get(at)?.as_ref()
-    }
-
     /// Takes an arena out of the set. Nothing of it is given out.
     pub(crate) fn remove(&mut self, at: usize) -> Option<Arena> {
         let arena = self.arenas.get_mut(at)?.take()?;
@@ -66,20 +96,13 @@ impl ArenaSet {
         Some(arena)
     }
 
-    /// Puts an arena that was [removed](Self::remove) to its position again.
-    pub(crate) fn put(&mut self, at: usize, arena: Arena) {
-        self.taken += arena.buffer.len() as u64;
-        self.arenas[at] = Some(arena);
-    }
-
-    /// Gives arenas back to the driver of which nothing is given out. False: there was none.
-    pub(crate) fn drop_free(&mut self) -> bool {
+    /// Takes arenas out of the set of which nothing is given out. Dropping them gives them back to the driver.
+    pub(crate) fn take_free(&mut self) -> Vec<Arena> {
         let is_free = |arena: &Arena| arena.free_bytes() + 2 * MARGIN_BYTES as u64 == arena.buffer.len() as u64;
         let all = self.arenas.iter().enumerate();
         let free = all.filter(|(_, arena)| arena.as_ref().is_some_and(is_free));
         let free: Vec<usize> = free.map(|(at, _)| at).collect();
-        free.iter().for_each(|&at| drop(self.remove(at)));
-        !free.is_empty()
+        free.into_iter().filter_map(|at| self.remove(at)).collect()
     }
 
     /// A free range; `None`: no arena has one.
@@ -114,10 +137,10 @@ impl ArenaSet {
     }
 
     /// Takes another arena from the driver, large enough for `len` bytes, if the bound allows it. If the driver has
-    /// less than the bound, its memory is the bound from now on.
+    /// less than the bound, its memory is the bound until it is [asked again](Self::look_again).
     pub(crate) fn grow(&mut self, len: usize) -> Result<bool, CudaError> {
         let need = (len + 2 * MARGIN_BYTES) as u64;
-        let left = self.capacity.saturating_sub(self.taken);
+        let left = self.capacity().saturating_sub(self.taken);
         if left < need {
             return Ok(false);
         }
@@ -135,12 +158,10 @@ impl ArenaSet {
                 }
                 Err(e) if e.is_out_of_memory() && bytes > need => bytes = (bytes / 2).max(need),
                 Err(e) if e.is_out_of_memory() => {
-                    let allowed = self.capacity;
-                    self.set_capacity(self.taken + need - 1);
-                    log::warn!(
-                        "{} bytes for columns must do, {allowed} were allowed: {e}",
-                        self.capacity
-                    );
+                    let there = self.taken + need - 1;
+                    self.there = Some(there);
+                    self.publish();
+                    log::warn!("{there} bytes for columns must do, {} were allowed: {e}", self.bound);
                     return Ok(false);
                 }
                 Err(e) => return Err(e),
@@ -151,6 +172,8 @@ impl ArenaSet {
 
 #[cfg(test)]
 mod tests {
+    use grampus_io_stack::cuda::HostFaults;
+
     use super::*;
     use crate::runtime::memory::residency::Limits;
 
@@ -192,12 +215,12 @@ mod tests {
         let mut arenas = set(1 << 20, 100_000);
         assert!(arenas.grow(99_000).unwrap());
         drop(arenas.remove(0));
-        arenas.set_capacity(50_000);
+        arenas.lower(50_000);
         assert!(arenas.grow(40_000).unwrap());
-        arenas.set_capacity(100_000);
+        arenas.raise(50_000);
         assert!(arenas.grow(40_000).unwrap());
         assert!(arenas.take(60_000).is_none() && !arenas.grow(60_000).unwrap());
-        assert!(arenas.drop_free() && arenas.grow(60_000).unwrap());
+        assert!(!arenas.take_free().is_empty() && arenas.grow(60_000).unwrap());
         assert!(arenas.take(60_000).is_some());
     }
 
@@ -210,5 +233,37 @@ mod tests {
         drop(first);
         assert!(arenas.grow(100_000).unwrap());
         assert_eq!(arenas.take(8).unwrap().arena, 0);
+    }
+
+    /// Another process takes the device's memory for a while.
+    #[test]
+    fn a_shortage_lowers_the_bound_until_it_is_over() {
+        let faults = Arc::new(HostFaults::default());
+        let residency = Arc::new(Residency::new(Limits {
+            capacity: 0,
+            pin_bytes: 0,
+            block_shared_bytes: 0,
+        }));
+        let device = Device::faulty_host(1, 1 << 20, faults.clone());
+        let mut arenas = ArenaSet::new(&device, &residency, 600_000);
+        assert!(arenas.grow(100_000).unwrap());
+        faults.hold(1 << 20);
+        assert!(!arenas.grow(600_000).unwrap(), "more than is allowed");
+        assert_eq!(arenas.capacity(), 600_000);
+        // All of the bound was taken at once.
+        assert!(!arenas.take_free().is_empty() && !arenas.grow(100_000).unwrap());
+        assert!(arenas.capacity() < 200_000 && residency.known().capacity() == arenas.capacity());
+        arenas.look_again();
+        assert_eq!(arenas.capacity(), 0, "nothing is free");
+        faults.hold((1 << 20) - 400_000);
+        arenas.look_again();
+        assert_eq!(arenas.capacity(), 300_000, "three quarters of what is free");
+        arenas.lower(100_000);
+        assert_eq!(arenas.capacity(), 200_000);
+        arenas.raise(100_000);
+        assert!(arenas.grow(200_000).unwrap());
+        faults.hold(0);
+        arenas.look_again();
+        assert_eq!((arenas.capacity(), residency.known().capacity()), (600_000, 600_000));
     }
 }

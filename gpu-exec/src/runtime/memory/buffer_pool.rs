@@ -11,20 +11,21 @@
 //!   gets a range of its own, which is listed under the key if that is free when the query ends.
 //! - The memory of a column that is dropped while a query reads it is given out again when the query has ended.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use grampus_io_stack::cuda::{CudaError, Device};
 
 use crate::input::file_registry::FileId;
-use crate::runtime::memory::arena::{Arena, DeviceRange, MARGIN_BYTES, rounded};
+use crate::runtime::memory::arena::{Arena, DeviceRange, rounded};
 use crate::runtime::memory::arena_set::ArenaSet;
 use crate::runtime::memory::cached_column::{CachedColumn, PresenceBitmap};
 use crate::runtime::memory::column_key::{ColumnKey, FastMap};
-use crate::runtime::memory::pool_entry::{EntryId, PoolEntry, PoolUse};
+use crate::runtime::memory::pool_entry::{EntryId, EvictionOrder, PoolEntry, PoolUse};
 pub(crate) use crate::runtime::memory::pool_entry::{QueryId, UsedEntries};
 use crate::runtime::memory::residency::Residency;
 use crate::runtime::memory::streamed_parts::StreamedParts;
+use crate::runtime::memory::unused_arenas::unused_arenas;
 
 /// Cached columns, and the memory for them.
 #[derive(Debug)]
@@ -33,6 +34,8 @@ pub(crate) struct BufferPool {
     arenas: ArenaSet,
     entries: FastMap<EntryId, PoolEntry>,
     listed: FastMap<ColumnKey, EntryId>,
+    /// Entries that no running query uses, in the order in which they are evicted.
+    evictable: BTreeSet<EvictionOrder>,
     queries: HashMap<QueryId, PoolUse>,
     pub(crate) parts: StreamedParts,
     last_entry: u64,
@@ -46,6 +49,7 @@ impl BufferPool {
             arenas: ArenaSet::new(device, residency, capacity),
             entries: FastMap::default(),
             listed: FastMap::default(),
+            evictable: BTreeSet::new(),
             queries: HashMap::new(),
             parts: StreamedParts::default(),
             last_entry: 0,
@@ -75,6 +79,21 @@ impl BufferPool {
         self.arenas.capacity().saturating_sub(used)
     }
 
+    /// Looks whether the driver has memory again that it had not.
+    pub(crate) fn look_again(&mut self) {
+        self.arenas.look_again();
+    }
+
+    /// Whether the driver has less memory than columns may have.
+    pub(crate) fn is_short(&self) -> bool {
+        self.arenas.is_short()
+    }
+
+    /// Arenas of which nothing is given out, for the driver. The caller drops them without the pool's lock.
+    pub(crate) fn take_free(&mut self) -> Vec<Arena> {
+        self.arenas.take_free()
+    }
+
     /// Bytes that hold nothing.
     pub(crate) fn unused(&self) -> u64 {
         let lent = self.queries.values().map(PoolUse::lent_bytes).sum::<u64>();
@@ -83,8 +102,9 @@ impl BufferPool {
 
     /// Queries that have begun since the least recently used column was used.
     pub(crate) fn oldest_age(&self) -> u64 {
-        let unused = self.entries.values().filter(|e| e.users == 0);
-        unused.map(|e| self.last_query - e.used.0).max().unwrap_or(0)
+        self.evictable
+            .first()
+            .map_or(0, |oldest| self.last_query - oldest.used.0)
     }
 
     pub(crate) fn queries_begun(&self) -> u64 {
@@ -116,10 +136,7 @@ impl BufferPool {
             return false;
         }
         for id in &*used.ids {
-            if let Some(entry) = self.entries.get_mut(id) {
-                entry.users += 1;
-                entry.used = entry.used.max(query);
-            }
+            self.hold(query, *id);
         }
         self.query(query).again = Some(used.clone());
         true
@@ -147,11 +164,11 @@ impl BufferPool {
         pages: PresenceBitmap,
     ) -> Result<Option<CachedColumn>, CudaError> {
         let there = pages.there.clone();
-        let reserved = self.reserve_with(query, key, (values, valid), Some(pages))?;
-        if reserved.is_none() {
+        let reserved = self.reserve_with(query, key, (values, valid), Some(pages));
+        if !matches!(reserved, Ok(Some(_))) {
             self.give_back(&there);
         }
-        Ok(reserved)
+        reserved
     }
 
     fn reserve_with(
@@ -164,13 +181,16 @@ impl BufferPool {
         let Some(values) = self.take(values)? else {
             return Ok(None);
         };
-        let valid = match valid.map(|len| self.take(len)).transpose()? {
-            Some(None) => {
+        let valid = match valid.map(|len| self.take(len)).transpose() {
+            Ok(Some(None)) => {
                 self.give_back(&values);
                 return Ok(None);
             }
-            Some(range) => range,
-            None => None,
+            Ok(range) => range.flatten(),
+            Err(e) => {
+                self.give_back(&values);
+                return Err(e);
+            }
         };
         let resident = CachedColumn { values, valid };
         if let Some(old) = self.listed.get(&key).copied()
@@ -244,11 +264,12 @@ impl BufferPool {
         let Some(entry) = self.entries.get_mut(&id).filter(|e| e.pages.is_some()) else {
             return;
         };
+        let is_unused = entry.users == usize::from(uses.entries.contains(&id));
         if uses.entries.remove(&id) {
             uses.own.remove(key);
-            entry.users -= 1;
+            self.release(id);
         }
-        if entry.users == 0 {
+        if is_unused {
             self.remove(id);
         }
     }
@@ -277,7 +298,7 @@ impl BufferPool {
                 continue;
             }
             // Several arenas that are free may be too small each.
-            if !self.arenas.drop_free() || !self.arenas.grow(rounded(len))? {
+            if self.arenas.take_free().is_empty() || !self.arenas.grow(rounded(len))? {
                 return Ok(None);
             }
         }
@@ -295,19 +316,16 @@ impl BufferPool {
         };
         uses.lent.iter().for_each(|range| self.arenas.give_back(range));
         for id in uses.again.iter().flat_map(|used| used.ids.iter()) {
-            let Some(entry) = self.entries.get_mut(id) else {
-                continue;
-            };
-            entry.users -= 1;
-            if entry.dropped && entry.users == 0 {
+            self.release(*id);
+            if self.entries.get(id).is_some_and(|e| e.dropped && e.users == 0) {
                 self.remove(*id);
             }
         }
         for id in uses.entries {
+            self.release(id);
             let Some(entry) = self.entries.get_mut(&id) else {
                 continue;
             };
-            entry.users -= 1;
             let is_loader = entry.loader == Some(query);
             // A failed query may have placed pages that no bit says of.
             if !well && (is_loader || entry.pages.is_some()) {
@@ -356,56 +374,37 @@ impl BufferPool {
     /// pool's lock: freeing memory waits for kernels. `None`: running queries use too much.
     pub(crate) fn set_aside(&mut self, bytes: u64) -> Option<Vec<Arena>> {
         let bound = self.arenas.capacity().checked_sub(bytes)?;
-        let mut gone = Vec::new();
-        while self.arenas.taken() > bound {
-            let Some(arena) = self.least_used_arena() else {
-                // The arenas that were emptied stay.
-                gone.into_iter().for_each(|(at, arena)| self.arenas.put(at, arena));
-                return None;
-            };
-            gone.extend(self.take_arena(arena).map(|a| (arena, a)));
+        let mut needed = self.arenas.taken().saturating_sub(bound);
+        let mut chosen = Vec::new();
+        let lent = self.queries.values().any(|query| !query.lent.is_empty());
+        for (at, len) in unused_arenas(&self.arenas, self.entries.values(), lent) {
+            if needed == 0 {
+                break;
+            }
+            needed = needed.saturating_sub(len);
+            chosen.push(at);
         }
-        self.arenas.set_capacity(bound);
-        Some(gone.into_iter().map(|(_, arena)| arena).collect())
+        if needed > 0 {
+            return None;
+        }
+        let gone = self.take_arenas(&chosen);
+        self.arenas.lower(bytes);
+        Some(gone)
     }
 
     /// Raises the bound again.
     pub(crate) fn give_more(&mut self, bytes: u64) {
-        let bound = self.arenas.capacity().saturating_add(bytes);
-        self.arenas.set_capacity(bound);
+        self.arenas.raise(bytes);
     }
 
-    /// The arena without anything of a running query whose columns were used least recently.
-    fn least_used_arena(&self) -> Option<usize> {
-        let mut used: Vec<Option<u64>> = self.arenas.all().map(|arena| arena.map(|_| 0)).collect();
-        for entry in self.entries.values() {
-            for range in entry.ranges() {
-                let last = if entry.users > 0 { u64::MAX } else { entry.used.0 };
-                used[range.arena] = used[range.arena].map(|known| known.max(last));
-            }
-        }
-        let lent = self.queries.values().any(|query| !query.lent.is_empty());
-        let can_go = |at: usize, last: u64| last != u64::MAX && (!lent || self.is_all_columns(at));
-        let arenas = used.into_iter().enumerate().filter_map(|(at, last)| Some((last?, at)));
-        arenas.filter(|&(last, at)| can_go(at, last)).min().map(|(_, at)| at)
-    }
-
-    /// Whether nothing of an arena is lent.
-    fn is_all_columns(&self, at: usize) -> bool {
-        let Some(arena) = self.arenas.get(at) else { return false };
-        let ranges = self.entries.values().flat_map(PoolEntry::ranges);
-        let columns = ranges.filter(|range| range.arena == at);
-        let bytes: u64 = columns.map(|range| rounded(range.len) as u64).sum();
-        bytes + arena.free_bytes() + 2 * MARGIN_BYTES as u64 >= arena.buffer.len() as u64
-    }
-
-    /// Evicts what an arena holds, and takes it out of the pool.
-    fn take_arena(&mut self, at: usize) -> Option<Arena> {
+    /// Evicts what arenas hold, and takes them out of the pool.
+    fn take_arenas(&mut self, chosen: &[usize]) -> Vec<Arena> {
+        let is_chosen = |range: &DeviceRange| chosen.contains(&range.arena);
         let entries = self.entries.iter();
-        let inside = entries.filter(|(_, e)| e.ranges().any(|range| range.arena == at));
+        let inside = entries.filter(|(_, e)| e.ranges().any(is_chosen));
         let gone: Vec<EntryId> = inside.map(|(id, _)| *id).collect();
         gone.into_iter().for_each(|id| self.remove(id));
-        self.arenas.remove(at)
+        chosen.iter().filter_map(|&at| self.arenas.remove(at)).collect()
     }
 
     fn query(&mut self, query: QueryId) -> &mut PoolUse {
@@ -413,11 +412,27 @@ impl BufferPool {
     }
 
     fn use_entry(&mut self, query: QueryId, id: EntryId) {
-        if self.query(query).entries.insert(id)
-            && let Some(entry) = self.entries.get_mut(&id)
-        {
+        if self.query(query).entries.insert(id) {
+            self.hold(query, id);
+        }
+    }
+
+    /// A running query uses an entry once more.
+    fn hold(&mut self, query: QueryId, id: EntryId) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            self.evictable.remove(&EvictionOrder::of(id, entry));
             entry.users += 1;
             entry.used = entry.used.max(query);
+        }
+    }
+
+    /// A query uses an entry no longer.
+    fn release(&mut self, id: EntryId) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.users -= 1;
+            if entry.users == 0 {
+                self.evictable.insert(EvictionOrder::of(id, entry));
+            }
         }
     }
 
@@ -452,6 +467,7 @@ impl BufferPool {
     fn remove(&mut self, id: EntryId) {
         self.unlist(id);
         let Some(entry) = self.entries.remove(&id) else { return };
+        self.evictable.remove(&EvictionOrder::of(id, &entry));
         entry.ranges().for_each(|range| self.arenas.give_back(range));
     }
 
@@ -463,12 +479,10 @@ impl BufferPool {
 
     /// Evicts the column that was not used for longest; neighbours of one query go one after the other.
     fn evict_one(&mut self) -> bool {
-        let unused = self.entries.iter().filter(|(_, e)| e.users == 0);
-        let oldest = unused.min_by_key(|(_, e)| (e.used, e.resident.values.arena, e.resident.values.offset));
-        let Some(id) = oldest.map(|(id, _)| *id) else {
+        let Some(oldest) = self.evictable.first().copied() else {
             return false;
         };
-        self.remove(id);
+        self.remove(oldest.id);
         true
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::input::FileVersion;
 use crate::program::{Stored, Type};
-use crate::runtime::memory::arena::RANGE_GRAIN_BYTES;
+use crate::runtime::memory::arena::{MARGIN_BYTES, RANGE_GRAIN_BYTES};
 use crate::runtime::memory::residency::{Limits, Presence};
 
 fn key(stripe: usize) -> ColumnKey {
@@ -212,4 +212,32 @@ fn less_memory_than_allowed_is_the_bound() {
     assert!(pool.take(2 << 20).unwrap().is_none());
     assert!(pool.take(100 << 10).unwrap().is_some());
     assert!(pool.capacity() < 3 << 20);
+}
+
+/// Columns of 100,000 stripes make room for as many others: without an order of eviction, each looks at all.
+#[test]
+fn columns_of_many_stripes_are_replaced_in_the_order_of_their_use() {
+    const STRIPES: usize = 100_000;
+    let began = std::time::Instant::now();
+    let mut pool = pool(STRIPES as u64 * 64 + 2 * MARGIN_BYTES as u64);
+    let load = |pool: &mut BufferPool, stripes: std::ops::Range<usize>| {
+        let query = pool.begin();
+        for stripe in stripes {
+            assert!(pool.reserve(query, key(stripe), 64, None).unwrap().is_some());
+        }
+        pool.finish(query, true);
+    };
+    load(&mut pool, 0..STRIPES / 2);
+    load(&mut pool, STRIPES / 2..STRIPES);
+    let query = pool.begin();
+    assert!(pool.find(query, &key(0)).is_some());
+    pool.finish(query, true);
+    load(&mut pool, STRIPES..STRIPES + STRIPES / 2 - 1);
+    assert!(has(&pool, 0) && !has(&pool, 1) && !has(&pool, STRIPES / 2 - 1) && has(&pool, STRIPES / 2));
+    load(&mut pool, 2 * STRIPES..3 * STRIPES);
+    assert_eq!(pool.resident_bytes(), STRIPES as u64 * 64);
+    assert!(!has(&pool, 0) && has(&pool, 2 * STRIPES) && has(&pool, 3 * STRIPES - 1));
+    pool.evict_unused();
+    assert_eq!((pool.resident_bytes(), pool.evictable.len()), (0, 0));
+    println!("{:?}", began.elapsed());
 }

@@ -1,27 +1,29 @@
 //! `MappedFiles`: registered mappings of files, kept from query to query within the bound on pinned memory. The least
-//! recently used ones are dropped. A file that cannot be registered is remembered and not tried again.
+//! recently used ones are dropped. A file that cannot be registered is remembered and not tried again. If no more
+//! memory could be pinned, the file is tried again after a while.
 //!
 //! A query holds the mappings that it reads. One query registers files at a time; others meanwhile find what is
 //! registered.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use grampus_io_stack::cuda::{CudaError, Device, MappedFile};
 
 use crate::error::RunError;
 use crate::input::FileVersion;
 use crate::input::file_registry::FileId;
-use crate::runtime::memory::residency::Residency;
+use crate::runtime::memory::residency::{Mapping, Residency};
 
 /// Interval of looks at the caller's flag while another query registers a file.
 const STOP_POLL: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
 struct Registration {
-    /// `None`: the file cannot be registered.
+    /// `None`: the file could not be registered.
     mapping: Option<Arc<MappedFile>>,
+    known: Mapping,
     bytes: u64,
     /// The last look-up of the mapping.
     used: u64,
@@ -112,15 +114,21 @@ impl MappedFiles {
         if let Some(e) = mapping.failure().filter(|e| e.is_sticky()) {
             return Err(e.clone().into());
         }
+        let known = match mapping.failure() {
+            None => Mapping::Registered,
+            Some(e) if e.is_out_of_memory() => Mapping::Short(Instant::now()),
+            Some(_) => Mapping::Refused,
+        };
         let mapping = mapping.device_address().map(|_| Arc::new(mapping));
         let mut registrations = self.registrations();
         let kept = Registration {
             bytes: if mapping.is_some() { bytes } else { 0 },
             mapping: mapping.clone(),
+            known,
             used: registrations.lookups,
         };
         registrations.kept.insert(file, kept);
-        self.residency.set_mapping(file, Some(mapping.is_some()));
+        self.residency.set_mapping(file, Some(known));
         Ok(mapping)
     }
 
@@ -131,6 +139,9 @@ impl MappedFiles {
         let now = registrations.lookups;
         let kept = registrations.kept.get_mut(&file)?;
         kept.used = now;
+        if kept.known.may_be_tried() {
+            return None;
+        }
         Some(kept.mapping.clone())
     }
 

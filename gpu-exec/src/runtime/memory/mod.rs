@@ -8,6 +8,7 @@
 //! pool_entry        a column in the pool, with its users
 //! arena             a large range of device memory, and the parts of it that are free
 //! arena_set         the arenas that are taken from the driver
+//! unused_arenas     the arenas that can be given back to the driver as a whole
 //! page_table        a query's columns of which only some pages are resident
 //! streamed_parts    the columns of stripes of which queries have loaded only some rows
 //! constant_columns  device memory full of one value
@@ -37,3 +38,4 @@ pub(crate) mod query_scratch;
 pub(crate) mod residency;
 pub(crate) mod staging_buffer;
 pub(crate) mod streamed_parts;
+mod unused_arenas;

@@ -31,6 +31,9 @@ struct State {
     /// In the order of the copy stream: the first is done first.
     pushed: VecDeque<PendingSlot>,
     made: usize,
+    /// Slots at most, as far as memory may be locked for them.
+    wanted: usize,
+    /// Slots at most until the query has ended: no more memory could be locked.
     most: usize,
 }
 
@@ -43,6 +46,7 @@ impl PinnedRing {
                 free: Vec::new(),
                 pushed: VecDeque::new(),
                 made: 0,
+                wanted: most.max(1),
                 most: most.max(1),
             }),
             changed: Condvar::new(),
@@ -51,6 +55,27 @@ impl PinnedRing {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A query begins: memory that could not be locked for another one may be there.
+    pub(crate) fn renew(&self) {
+        let mut state = self.state();
+        state.most = state.wanted;
+    }
+
+    /// Frees the slots of a ring that no query uses. They are pinned again when they are needed.
+    pub(crate) fn release(&self) {
+        let mut state = self.state();
+        let emptied = |slot: &PendingSlot| slot.reached().unwrap_or(false);
+        let mut gone = Vec::new();
+        while state.pushed.front().is_some_and(emptied) {
+            gone.extend(state.pushed.pop_front().and_then(|slot| slot.finish().ok()));
+            state.made -= 1;
+        }
+        state.made -= state.free.len();
+        gone.append(&mut state.free);
+        drop(state);
+        drop(gone); // freeing memory waits for kernels
     }
 
     /// A slot to fill. Waits for one if need be; `None` when `stop` says so.
@@ -117,7 +142,7 @@ impl PinnedRing {
     }
 
     /// Pins more slots, in pages that are there or in new ones, without holding up threads that have some. If no more
-    /// memory may be locked, the ring stays smaller.
+    /// memory may be locked, the ring stays smaller until the next query.
     fn grow<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -137,19 +162,29 @@ impl PinnedRing {
             Some(pages) => PinnedBuffer::pin(&self.device, pages),
             None => PinnedBuffer::new(&self.device, more * self.slot_bytes),
         };
-        let made = buffer.and_then(|buffer| cuda::slots(buffer, self.slot_bytes));
-        let mut state = self.state();
-        match made {
-            Ok(slots) => state.free.extend(slots.into_iter().take(more)),
-            Err(e) => {
-                state.made -= more;
-                state.most = state.made;
-                if state.made == 0 {
-                    state.most = 1; // the next query tries again
-                    return Err(e);
-                }
-                log::warn!("{} pinned slots must do: {e}", state.made);
+        let slots = |buffer| cuda::slots(buffer, self.slot_bytes);
+        let made = buffer.and_then(slots).or_else(|e| {
+            let one = || PinnedBuffer::new(&self.device, self.slot_bytes).and_then(slots);
+            log::warn!("{more} pinned slots more cannot be had: {e}");
+            if more > 1 && e.is_out_of_memory() {
+                one()
+            } else {
+                Err(e)
             }
+        });
+        let mut state = self.state();
+        let (made, failure) = match made {
+            Ok(slots) => (slots, None),
+            Err(e) => (Vec::new(), Some(e)),
+        };
+        let missing = more.saturating_sub(made.len());
+        state.free.extend(made.into_iter().take(more));
+        state.made -= missing;
+        if missing > 0 {
+            state.most = state.made.max(1); // as long as this query runs
+        }
+        if let Some(e) = failure.filter(|_| state.made == 0) {
+            return Err(e);
         }
         self.changed.notify_all();
         Ok(state)
@@ -176,7 +211,9 @@ impl PinnedRing {
 
 #[cfg(test)]
 mod tests {
-    use grampus_io_stack::cuda::Stream;
+    use std::sync::Arc;
+
+    use grampus_io_stack::cuda::{HostFault, HostFaults, HostOperation, Stream};
 
     use super::*;
 
@@ -213,5 +250,50 @@ mod tests {
         }
         let all: Vec<Slot> = std::iter::from_fn(|| ring.try_take(usize::MAX).unwrap()).collect();
         assert_eq!(all.len(), 2);
+    }
+
+    #[test]
+    fn memory_that_cannot_be_locked_makes_the_ring_smaller_for_one_query() {
+        let faults = Arc::new(HostFaults::default());
+        let device = Device::faulty_host(1, 1 << 24, faults.clone());
+        let ring = PinnedRing::new(&device, 4096, 8);
+        let all = || std::iter::from_fn(|| ring.try_take(usize::MAX).ok().flatten()).collect::<Vec<Slot>>();
+        let back = |slots: Vec<Slot>| slots.into_iter().for_each(|slot| ring.unused(slot));
+        let fail = |first, count| {
+            faults.set(Some(HostFault {
+                count,
+                ..HostFault::out_of_memory(HostOperation::Pin, first)
+            }));
+        };
+        fail(0, u64::MAX);
+        assert!(ring.try_take(usize::MAX).is_err(), "not even one");
+        ring.renew();
+        fail(0, 1);
+        let few = all();
+        assert_eq!(few.len(), 1, "four at once could not be had");
+        back(few);
+        ring.renew();
+        fail(1, u64::MAX);
+        let some = all();
+        assert_eq!(some.len(), 5, "the last three could not be had");
+        back(some);
+        faults.set(None);
+        assert_eq!(all().len(), 5, "the query goes on as it is");
+        ring.renew();
+        assert_eq!(all().len(), 3, "the others are in use");
+    }
+
+    #[test]
+    fn slots_that_are_freed_are_pinned_again() {
+        let faults = Arc::new(HostFaults::default());
+        let device = Device::faulty_host(1, 1 << 24, faults.clone());
+        let (ring, stream) = (PinnedRing::new(&device, 4096, 8), Stream::new(&device).unwrap());
+        let mut all: Vec<Slot> = std::iter::from_fn(|| ring.try_take(usize::MAX).unwrap()).collect();
+        ring.pushed(all.pop().unwrap().upload(&stream, &[]).unwrap());
+        all.into_iter().for_each(|slot| ring.unused(slot));
+        assert_eq!(faults.in_use().pinned_bytes, 8 * 4096);
+        ring.release();
+        assert_eq!(faults.in_use().pinned_bytes, 0);
+        assert_eq!(std::iter::from_fn(|| ring.try_take(usize::MAX).unwrap()).count(), 8);
     }
 }

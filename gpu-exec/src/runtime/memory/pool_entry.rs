@@ -12,7 +12,7 @@ use crate::runtime::memory::residency::Presence;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct QueryId(pub(super) u64);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct EntryId(pub(super) u64);
 
 /// The columns that a query used, all of them wholly resident before it began.
@@ -39,6 +39,26 @@ pub(super) struct PoolEntry {
     pub(super) listed: bool,
     /// The column was dropped: the entry goes with its last user.
     pub(super) dropped: bool,
+}
+
+/// The place of an entry in the order of eviction: the last use, then the address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct EvictionOrder {
+    pub(super) used: QueryId,
+    arena: usize,
+    offset: usize,
+    pub(super) id: EntryId,
+}
+
+impl EvictionOrder {
+    pub(super) fn of(id: EntryId, entry: &PoolEntry) -> Self {
+        Self {
+            used: entry.used,
+            arena: entry.resident.values.arena,
+            offset: entry.resident.values.offset,
+            id,
+        }
+    }
 }
 
 impl PoolUse {

@@ -8,11 +8,15 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::input::FileVersion;
 use crate::input::file_registry::{FileId, FileRegistry};
 use crate::program::{Stored, Type};
 use crate::runtime::memory::column_key::{ColumnKey, FastMap};
+
+/// After this time a shortage may be over: plans count on the whole bound again, and files are registered again.
+const SHORTAGE: Duration = Duration::from_secs(2);
 
 /// How much of a stripe's column is in device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +30,7 @@ pub(crate) enum Presence {
 /// Bounds that a plan keeps to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Device memory for columns, in bytes.
+    /// Device memory for columns, in bytes, if the driver has it.
     pub(crate) capacity: u64,
     /// Bytes of registered files.
     pub(crate) pin_bytes: u64,
@@ -34,10 +38,29 @@ pub(crate) struct Limits {
     pub(crate) block_shared_bytes: u64,
 }
 
+/// What is known of a file's registration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mapping {
+    Registered,
+    /// The driver, or the file system, does not register it.
+    Refused,
+    /// No more memory could be pinned then.
+    Short(Instant),
+}
+
+impl Mapping {
+    /// Whether a query may try to register the file.
+    pub(crate) fn may_be_tried(self) -> bool {
+        matches!(self, Self::Short(since) if since.elapsed() >= SHORTAGE)
+    }
+}
+
 /// The published state.
 #[derive(Debug)]
 pub(crate) struct Known {
     pub(crate) limits: Limits,
+    /// The driver had memory for so many bytes of columns alone, and when.
+    short: Option<(u64, Instant)>,
     files: FileRegistry,
     columns: FastMap<ColumnKey, Presence>,
     /// Columns that have ceased to be wholly resident.
@@ -46,7 +69,7 @@ pub(crate) struct Known {
     /// do not count: another query may load them as integers.
     layouts: FastMap<(FileId, u32, u64), Stored>,
     /// By file: whether it is registered, or cannot be.
-    mappings: HashMap<FileId, bool>,
+    mappings: HashMap<FileId, Mapping>,
     /// Columns that the device failed to decode although their layout allows it.
     cpu_decoded: HashSet<(FileId, u32)>,
 }
@@ -66,13 +89,22 @@ impl Known {
         self.layouts.get(&of).copied()
     }
 
-    pub(crate) fn is_registered(&self, file: FileId) -> bool {
-        self.mappings.get(&file) == Some(&true)
+    /// Device memory for columns, in bytes.
+    pub(crate) fn capacity(&self) -> u64 {
+        match self.short {
+            Some((bytes, since)) if since.elapsed() < SHORTAGE => bytes.min(self.limits.capacity),
+            _ => self.limits.capacity,
+        }
     }
 
-    /// Whether registration of the file has failed before.
+    pub(crate) fn is_registered(&self, file: FileId) -> bool {
+        self.mappings.get(&file) == Some(&Mapping::Registered)
+    }
+
+    /// Whether registration of the file has failed before, and is not to be tried again.
     pub(crate) fn cannot_be_registered(&self, file: FileId) -> bool {
-        self.mappings.get(&file) == Some(&false)
+        let known = self.mappings.get(&file);
+        known.is_some_and(|known| *known != Mapping::Registered && !known.may_be_tried())
     }
 
     pub(crate) fn is_decoded_by_cpu(&self, file: FileId, column: u32) -> bool {
@@ -89,6 +121,7 @@ impl Residency {
     pub(crate) fn new(limits: Limits) -> Self {
         Self(Mutex::new(Known {
             limits,
+            short: None,
             files: FileRegistry::default(),
             columns: FastMap::default(),
             losses: 0,
@@ -131,8 +164,11 @@ impl Residency {
         known.layouts.retain(|(of, ..), _| *of != file);
     }
 
-    pub(crate) fn set_capacity(&self, bytes: u64) {
-        self.known().limits.capacity = bytes;
+    /// `there`: the driver has memory for so many bytes alone now.
+    pub(crate) fn set_capacity(&self, bytes: u64, there: Option<u64>) {
+        let mut known = self.known();
+        known.limits.capacity = bytes;
+        known.short = there.map(|there| (there, Instant::now()));
     }
 
     /// A column of a file has floats that are no integers: it keeps the layout of floats.
@@ -165,10 +201,10 @@ impl Residency {
     }
 
     /// `None`: the file is not registered.
-    pub(crate) fn set_mapping(&self, file: FileId, registered: Option<bool>) {
+    pub(crate) fn set_mapping(&self, file: FileId, mapping: Option<Mapping>) {
         let mut known = self.known();
-        match registered {
-            Some(registered) => known.mappings.insert(file, registered),
+        match mapping {
+            Some(mapping) => known.mappings.insert(file, mapping),
             None => known.mappings.remove(&file),
         };
     }

@@ -18,7 +18,7 @@ fn registering_pays(columns: &[ColumnStats], inputs: &CostInputs<'_>) -> bool {
             return false;
         };
         let mut least = compared_s(column, Backing::Resident, inputs);
-        if column.is_raw() {
+        if column.is_raw() && inputs.commands {
             least = least.min(compared_s(column, Backing::Queued, inputs));
         }
         if can_be_paged(column, inputs) {
@@ -94,6 +94,10 @@ fn decoding(column: &ColumnStats) -> Option<&'static str> {
 
 fn asked_for(column: &ColumnStats, backing: Backing, inputs: &CostInputs<'_>) -> (Backing, String) {
     match backing {
+        Backing::Queued if !inputs.commands => (
+            Backing::Resident,
+            "asked for by command, but the device has too little memory for a cache beside it".to_owned(),
+        ),
         Backing::Queued if !column.is_raw() => (
             Backing::Resident,
             "asked for by command, but not all of it lies raw in its files".to_owned(),
@@ -152,7 +156,7 @@ fn by_cost(column: &ColumnStats, inputs: &CostInputs<'_>, capacity: u64) -> (Bac
     if registered && column.raw_rows > 0 {
         ways.push((Backing::Mapped, seconds(Backing::Mapped)));
     }
-    if column.is_raw() {
+    if column.is_raw() && inputs.commands {
         ways.push((Backing::Queued, seconds(Backing::Queued)));
     }
     if paged {
@@ -231,6 +235,7 @@ mod tests {
             choice: BackingChoice::Auto,
             selectivity,
             sector_bytes: 512,
+            commands: true,
             capacity: 100 << 30,
             profile: &PROFILE,
             register: false,
@@ -449,6 +454,18 @@ mod tests {
         };
         assert_eq!(asked(Backing::Queued, column(true)), Backing::Queued);
         assert_eq!(asked(Backing::Queued, decoded.clone()), Backing::Resident);
+        for choice in [BackingChoice::All(Backing::Queued), BackingChoice::Auto] {
+            let short = CostInputs {
+                choice,
+                commands: false,
+                ..inputs(0.0003)
+            };
+            let cold = ColumnStats {
+                cold: true,
+                ..column(false)
+            };
+            assert_eq!(backings(&[cold], &short), [Backing::Resident], "no memory for commands");
+        }
         assert_eq!(asked(Backing::Mapped, decoded.clone()), Backing::Mapped);
         assert_eq!(asked(Backing::Paged, decoded), Backing::Paged);
         assert_eq!(asked(Backing::Paged, column(true)), Backing::Resident);

@@ -130,6 +130,8 @@ pub(crate) struct CostInputs<'a> {
     /// Share of rows that pass.
     pub(crate) selectivity: f64,
     pub(crate) sector_bytes: u64,
+    /// Columns may be read by command.
+    pub(crate) commands: bool,
     /// Device memory for columns, in bytes.
     pub(crate) capacity: u64,
     pub(crate) profile: &'a MachineProfile,

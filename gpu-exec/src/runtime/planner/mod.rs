@@ -57,6 +57,11 @@ pub(crate) struct QueryPlan {
 }
 
 impl QueryPlan {
+    /// Whether a column is read by command.
+    pub(crate) fn reads_by_command(&self) -> bool {
+        self.choices.iter().any(|choice| choice.backing == Backing::Queued)
+    }
+
     pub(crate) fn backings(&self) -> Vec<Backing> {
         self.choices.iter().map(|c| c.backing).collect()
     }
@@ -76,10 +81,14 @@ impl QueryPlan {
 pub(crate) struct Rates<'a> {
     pub(crate) profile: &'a MachineProfile,
     pub(crate) sector_log2: u32,
+    /// Columns may be read by command.
+    pub(crate) commands: bool,
 }
 
 /// The plan of a request that is run now. Opens the files of which something is missing.
-pub(crate) fn plan(state: &DeviceState, request: &Request<'_>) -> Result<QueryPlan, RunError> {
+///
+/// `commands`: columns may be read by command.
+pub(crate) fn plan(state: &DeviceState, request: &Request<'_>, commands: bool) -> Result<QueryPlan, RunError> {
     validate(request)?;
     let used = used_files(request);
     let mut ids = Vec::new();
@@ -104,6 +113,7 @@ pub(crate) fn plan(state: &DeviceState, request: &Request<'_>) -> Result<QueryPl
     let rates = Rates {
         profile: &state.runtime_options.machine_profile,
         sector_log2: state.runtime_options.sector_log2,
+        commands,
     };
     let choices = choose(&state.residency, request, &ids, &cold, rates)?;
     Ok(QueryPlan {
@@ -203,7 +213,8 @@ fn choose_for(
             request.selectivity.clamp(0.0, 1.0)
         },
         sector_bytes: 1 << rates.sector_log2,
-        capacity: residency.known().limits.capacity,
+        commands: rates.commands,
+        capacity: residency.known().capacity(),
         profile: rates.profile,
         register: false,
         pages: false,

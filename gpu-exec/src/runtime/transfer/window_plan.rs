@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::error::{RefusalReason, RunError};
+use crate::error::{RunError, Shortage};
 use crate::runtime::memory::arena::DeviceRange;
 use crate::runtime::memory::buffer_pool::{BufferPool, QueryId};
 use crate::runtime::memory::copy_target::CopyTarget;
@@ -133,7 +133,7 @@ impl WindowPlan {
 }
 
 fn too_little_memory(needed: u64, available: u64) -> RunError {
-    RefusalReason::DeviceMemory { needed, available }.into()
+    Shortage::Columns { needed, available }.into()
 }
 
 /// Bits of one row of all the columns.
