@@ -1,5 +1,6 @@
 //! [`BloomFilter`] (ORC v1, "Bloom Filter Index"): Murmur3 and Thomas Wang hashes over a bit set.
 
+use crate::calendar::FIRST_GREGORIAN_DAY;
 use crate::decimal_text::shortest_decimal_text;
 
 /// More hash functions than any writer uses (the count follows from the false-positive rate: 0.01 makes 7).
@@ -48,9 +49,16 @@ impl BloomFilter {
         &self.bits
     }
 
-    /// Whether an integer may be in the set (also a date, or a timestamp's milliseconds as the writer hashed it).
+    /// Whether an integer may be in the set (also a timestamp's milliseconds as the writer hashed it).
     pub fn may_contain_long(&self, value: i64) -> bool {
         self.may_contain(hash_long(value))
+    }
+
+    /// Whether a date may be in the set: `day` of the proleptic calendar. Writers of the hybrid calendar hash their own
+    /// days, which are others before 1582-10-15. Of those nothing is known.
+    pub fn may_contain_date(&self, day: i32, is_hybrid_calendar: bool) -> bool {
+        let day = i64::from(day);
+        is_hybrid_calendar && day < FIRST_GREGORIAN_DAY || self.may_contain_long(day)
     }
 
     /// Whether a float or double may be in the set.
@@ -225,6 +233,18 @@ mod tests {
             let texts = ["", "a", "Grüße", "exactly8", "a longer string, of 27 bytes"];
             texts.into_iter().for_each(|text| filter.insert_bytes(text.as_bytes()));
         });
+    }
+
+    #[test]
+    fn dates_of_the_hybrid_calendar_are_excluded_only_where_the_calendars_agree() {
+        // 0001-01-01 is day -719,164 of the hybrid calendar and -719,162 of the proleptic one. 1582-10-15 is -141,427.
+        let mut filter = BloomFilter::with_capacity(10, 0.001);
+        filter.insert_long(-719_164);
+        assert!(filter.may_contain_date(-719_162, true));
+        assert!(filter.may_contain_date(-141_428, true));
+        assert!(!filter.may_contain_date(-141_427, true));
+        assert!(!filter.may_contain_date(-719_162, false));
+        assert!(filter.may_contain_date(-719_164, false));
     }
 
     #[test]

@@ -63,12 +63,13 @@ const MAX_INDEX_BYTES: usize = 64 << 20;
 /// - Before ORC-101 (Java writer version 5), strings were hashed in the platform's character set.
 /// - Decimals in the old stream were hashed inconsistently by all versions.
 /// - Timestamps are hashed in the writer's zone or in UTC, as a field of the encoding says: used in files of this
-///   crate's writer only, which has no zone.
+///   crate's writer only, which has no zone. It has the proleptic calendar alone.
 /// - ORC-1024: the C++ writer hashed wrongly before 1.6.12 and in 1.7.0 (before 1.6.11 it did not name its version).
 fn bloom_stream<'a>(tail: &FileTail, stripe: &'a StripeLayout, column: ColumnId) -> Option<&'a Stream> {
     let kind = tail.schema.column(column).kind;
     let is_timestamp = matches!(kind, TypeKind::Timestamp | TypeKind::TimestampInstant);
-    if is_timestamp && !is_own_file(tail) || has_bad_cpp_filters(tail) {
+    let has_timestamps = is_own_file(tail) && !tail.is_hybrid_calendar;
+    if is_timestamp && !has_timestamps || has_bad_cpp_filters(tail) {
         return None;
     }
     let utf8 = stripe.stream(column, Kind::BloomFilterUtf8);

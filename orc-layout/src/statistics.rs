@@ -40,7 +40,8 @@ pub enum TypedStatistics {
     Date { min: i32, max: i32 },
     /// TIMESTAMP, as nanoseconds that bound every value, also beyond 64 bits: the millisecond statistics widened to
     /// whole milliseconds. For local TIMESTAMP these are local wall-clock nanoseconds: the UTC statistics of ORC-135
-    /// writers, or the older statistics widened by a day.
+    /// writers, or the older statistics widened by a day. They have the offsets of the writer's time zone table, which
+    /// may differ from those of values before 1970.
     Timestamp { min: i128, max: i128 },
     /// DECIMAL, unscaled at the column's scale.
     Decimal { min: i128, max: i128, sum: Option<i128> },
@@ -53,6 +54,7 @@ pub(crate) mod writer {
     pub(crate) const JAVA: u32 = 0;
     pub(crate) const CPP: u32 = 1;
     pub(crate) const PRESTO: u32 = 2;
+    pub(crate) const GO: u32 = 3;
     pub(crate) const TRINO: u32 = 4;
     /// A writer that is not registered with the Apache project, as this crate's.
     pub(crate) const UNREGISTERED: u32 = i32::MAX as u32;
@@ -124,7 +126,8 @@ impl ColumnStatistics {
     /// save work.
     ///
     /// `rows` is the number of rows, for top-level columns. Statistics that contradict it are unknown as well. Without
-    /// a row index, Java writers counted nothing, and wrote that there are no values and no nulls.
+    /// a row index, Java writers counted nothing, and wrote that there are no values and no nulls. The oldest of them
+    /// do not state whether there are nulls, so their columns of NULL alone look the same.
     pub(crate) fn decode(bytes: &[u8], kind: TypeKind, trust: Trust, level: Level, rows: Option<u64>) -> Self {
         let statistics = match wire::decode::<proto::ColumnStatistics>(bytes) {
             Ok(stored) => Self::from_proto(&stored, kind, trust, level),
@@ -132,6 +135,7 @@ impl ColumnStatistics {
         };
         match (rows, statistics.values, statistics.has_null) {
             (Some(rows), Some(values), Some(false)) if values != rows => Self::default(),
+            (Some(rows), Some(0), None) if rows > 0 => Self::default(),
             (Some(rows), Some(values), _) if values > rows => Self::default(),
             _ => statistics,
         }
@@ -250,7 +254,7 @@ fn without_padding(stored: TypedStatistics) -> TypedStatistics {
 
 /// Bounds from the UTC statistics of ORC-135. Older statistics are shifted by the offset of a zone, which depends on
 /// each value, so they are widened by a day. Some writers rounded whole milliseconds towards zero, so a bound is
-/// widened to both sides.
+/// widened to both sides: 0 also stands for the millisecond before 1970.
 fn timestamp(stored: &proto::TimestampStatistics, trust: Trust) -> Option<TypedStatistics> {
     const DAY: i128 = 86_400_000;
     let (min, max) = match (stored.minimum_utc, stored.maximum_utc) {
@@ -260,7 +264,7 @@ fn timestamp(stored: &proto::TimestampStatistics, trust: Trust) -> Option<TypedS
             (i128::from(min) - DAY, i128::from(max) + DAY)
         }
     };
-    let min = if min < 0 { min - 1 } else { min };
+    let min = if min <= 0 { min - 1 } else { min };
     let proleptic = |millis: i128| match i64::try_from(millis.div_euclid(1_000)) {
         Ok(second) if trust.is_hybrid_calendar => {
             i128::from(proleptic_second(second)) * 1_000 + millis.rem_euclid(1_000)
@@ -383,6 +387,9 @@ mod tests {
         let bounds = |min, max| timestamp(&stored(min, max), NEW);
         let typed = |min, max| Some(TypedStatistics::Timestamp { min, max });
         assert_eq!(bounds(-1, 1), typed(-2_000_000, 1_999_999));
+        // ORC C++ cuts -0.5 ms to 0.
+        assert_eq!(bounds(0, 0), typed(-1_000_000, 999_999));
+        assert_eq!(bounds(1, 1), typed(1_000_000, 1_999_999));
         // 0001-01-01 and 9999-12-31 do not fit 64 bits.
         let (first, last) = (-62_135_596_800_000, 253_402_214_400_000);
         let nanos = |millis| i128::from(millis) * 1_000_000;
@@ -397,6 +404,32 @@ mod tests {
             hybrid,
             typed(nanos(first) - 1_000_000, nanos(first) + two_days + 999_999)
         );
+    }
+
+    #[test]
+    fn counts_that_contradict_the_rows_are_unknown() {
+        let decoded = |values: Option<u64>, has_null: Option<bool>| {
+            let stored = proto::ColumnStatistics {
+                number_of_values: values,
+                has_null,
+                ..Default::default()
+            };
+            let bytes = prost::Message::encode_to_vec(&stored);
+            let statistics = ColumnStatistics::decode(&bytes, TypeKind::Long, NEW, Level::Merged, Some(10));
+            statistics.values
+        };
+        assert_eq!(decoded(Some(0), Some(true)), Some(0));
+        assert_eq!(decoded(Some(4), None), Some(4));
+        assert_eq!(decoded(Some(10), Some(false)), Some(10));
+        for (values, has_null) in [
+            (0, None),
+            (0, Some(false)),
+            (4, Some(false)),
+            (11, None),
+            (11, Some(true)),
+        ] {
+            assert_eq!(decoded(Some(values), has_null), None, "{values} {has_null:?}");
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::schema::{ColumnId, TypeKind};
 use crate::streams::{Stream, StripeStreams};
 use crate::tail::{FileTail, StripeInfo};
 use crate::wire;
-use crate::writer_zone::WriterZone;
+use crate::writer_zone::{EarlyOffsets, WriterZone};
 
 /// Encoding of a column in a stripe. An unknown one counts as DIRECT, as any reader of protobuf's version 2 takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub struct StripeLayout {
     pub encodings: Vec<Encoding>,
     /// The writer's zone for TIMESTAMP columns.
     pub writer_timezone: WriterZone,
+    /// The zone's offsets before its table begins.
+    pub early_offsets: EarlyOffsets,
     /// Columns with an encoding that this reader does not know, ascending, and the encoding's number.
     pub unknown_encodings: Vec<(ColumnId, i32)>,
 }
@@ -64,6 +66,7 @@ impl StripeLayout {
             streams: streams(tail, info, &stored).map_err(|reason| place.corrupt(0, reason))?,
             encodings: encodings(tail, info, &stored).map_err(|reason| place.corrupt(0, reason))?,
             writer_timezone: WriterZone::parse(stored.writer_timezone()),
+            early_offsets: EarlyOffsets::of(tail),
             unknown_encodings: unknown_encodings(tail, &stored),
         })
     }

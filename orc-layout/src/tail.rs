@@ -273,7 +273,7 @@ fn writer_name(code: u32) -> Option<&'static str> {
         writer::JAVA => "ORC Java",
         writer::CPP => "ORC C++",
         writer::PRESTO => "Presto",
-        3 => "Scritchley Go",
+        writer::GO => "Scritchley Go",
         writer::TRINO => "Trino",
         5 => "CUDF",
         _ => return None,

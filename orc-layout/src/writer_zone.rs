@@ -1,8 +1,12 @@
-//! [`WriterZone`], the time zone that a stripe footer names, in the names that Java's writers use.
+//! [`WriterZone`], the time zone that a stripe footer names, in the names that Java's writers use, and
+//! [`EarlyOffsets`], the writer's rule for times before the zone's table.
 
 use std::fmt;
 
 use chrono_tz::Tz;
+
+use crate::statistics::writer;
+use crate::tail::FileTail;
 
 /// The zone of a stripe's TIMESTAMP values.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +20,29 @@ pub enum WriterZone {
     Fixed(i32),
     /// A name that is not known.
     Unknown(String),
+}
+
+/// A writer's offsets of a zone at times for which time zone tables have no changes, or local mean time only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EarlyOffsets {
+    /// Before 1900, that of the zone's present standard time, as Java's `TimeZone` has it.
+    PresentStandard,
+    /// Before the zone's first change, that of its first standard time, as ORC C++ reads zone files.
+    FirstStandard,
+    /// As the time zone table says.
+    Table,
+}
+
+impl EarlyOffsets {
+    /// The rule of a file's writer. Presto takes zones from Joda-Time, whose tables begin with local mean time. Other
+    /// writers than Java's are taken for users of the C++ library.
+    pub fn of(tail: &FileTail) -> Self {
+        match tail.writer_code {
+            writer::JAVA => Self::PresentStandard,
+            writer::PRESTO | writer::TRINO | writer::GO => Self::Table,
+            _ => Self::FirstStandard,
+        }
+    }
 }
 
 /// Java's three-letter ids that are not names of the time zone database (`java.time.ZoneId.SHORT_IDS`). Its other

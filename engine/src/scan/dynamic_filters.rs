@@ -132,8 +132,10 @@ fn over_table(filter: &Arc<dyn PhysicalExpr>, scan: &Scan) -> Result<Arc<dyn Phy
 pub(super) struct FilterStates {
     pub(super) conjuncts: Arc<[Conjunct]>,
     states: Vec<FilterState>,
-    /// The filters' form for statistics, as of their last change.
+    /// The filters' form for statistics.
     pub(super) pruner: Option<Pruner>,
+    /// A filter has changed since the pruner was made.
+    is_pruner_old: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -149,6 +151,7 @@ impl FilterStates {
             states: vec![FilterState::default(); conjuncts.len()],
             conjuncts,
             pruner: None,
+            is_pruner_old: false,
         }
     }
 
@@ -172,16 +175,21 @@ impl FilterStates {
                 changed.push(at);
             }
         }
+        self.is_pruner_old |= !changed.is_empty();
         changed
     }
 
-    /// Makes the pruner of the filters as they are now.
-    pub(super) fn renew_pruner(&mut self, scan: &Scan) {
+    /// Makes the pruner of the filters as they are now. False: it has been made since their last known change.
+    pub(super) fn renew_pruner(&mut self, scan: &Scan) -> bool {
+        if !std::mem::take(&mut self.is_pruner_old) {
+            return false;
+        }
         let now: Vec<_> = (self.conjuncts.iter())
             .filter_map(|conjunct| Some((snapshot(conjunct)?, conjunct.columns.as_slice())))
             .collect();
         let parts = now.iter().map(|(filter, columns)| (filter, *columns));
         self.pruner = Pruner::new(parts, &scan.table).filter(|_| scan.options.prune);
+        true
     }
 }
 

@@ -211,6 +211,7 @@ fn known(alike: &[TableFile], column: usize) -> ContainerStatistics<'_> {
         kind: first.file.tail.schema.column(id).kind,
         statistics: statistics.collect(),
         bloom_filters: &[],
+        is_hybrid_calendar: first.file.tail.is_hybrid_calendar,
     }
 }
 

@@ -36,7 +36,8 @@ impl PredicateCascade {
         &self.dynamic.conjuncts
     }
 
-    /// The pruner of the dynamic filters, as of the last [`begin_range`](Self::begin_range).
+    /// The pruner of the dynamic filters, as of the last call of [`begin_range`](Self::begin_range) or of
+    /// [`adapt`](Self::adapt) that renewed it.
     pub(super) fn dynamic_pruner(&self) -> Option<&Pruner> {
         self.dynamic.pruner.as_ref()
     }
@@ -46,29 +47,29 @@ impl PredicateCascade {
         if self.dynamic.conjuncts.is_empty() {
             return;
         }
-        if self.forget_changed(scan) {
-            self.dynamic.renew_pruner(scan);
-        }
+        self.forget_changed(scan);
+        self.dynamic.renew_pruner(scan);
         self.order = self.new_order(scan);
     }
 
-    /// Computes the order again: after two tiles, then after every 16th tile.
-    pub(super) fn adapt(&mut self, scan: &Scan) {
+    /// Computes the order again: after two, four and eight tiles, then after every 16th tile. True: the pruner of the
+    /// dynamic filters is another one now.
+    pub(super) fn adapt(&mut self, scan: &Scan) -> bool {
         self.tiles += 1;
         let is_fixed = self.order.len() < 2 && self.dynamic.conjuncts.is_empty();
-        if !is_fixed && (self.tiles == 2 || self.tiles.is_multiple_of(16)) {
-            self.forget_changed(scan);
-            self.order = self.new_order(scan);
+        if is_fixed || !(matches!(self.tiles, 2 | 4 | 8) || self.tiles.is_multiple_of(16)) {
+            return false;
         }
+        self.forget_changed(scan);
+        self.order = self.new_order(scan);
+        self.dynamic.renew_pruner(scan)
     }
 
-    /// Forgets the counts of dynamic filters that have changed. False: none has.
-    fn forget_changed(&mut self, scan: &Scan) -> bool {
-        let changed = self.dynamic.changed();
-        for &filter in &changed {
+    /// Forgets the counts of dynamic filters that have changed.
+    fn forget_changed(&mut self, scan: &Scan) {
+        for filter in self.dynamic.changed() {
             self.seen[scan.conjuncts.len() + filter] = Seen::default();
         }
-        !changed.is_empty()
     }
 
     fn new_order(&self, scan: &Scan) -> Vec<usize> {

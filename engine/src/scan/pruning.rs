@@ -95,6 +95,8 @@ pub(crate) enum ContainerStatistics<'a> {
         statistics: Vec<Option<&'a ColumnStatistics>>,
         /// Bloom filters by container; empty: none.
         bloom_filters: &'a [BloomFilter],
+        /// Whether the filters' dates are of the hybrid calendar.
+        is_hybrid_calendar: bool,
     },
     /// One value for all rows: of a partition column, or NULL for a column that the file lacks.
     Constant(ScalarValue),
@@ -176,7 +178,10 @@ impl PruningStatistics for Containers<'_> {
     fn contained(&self, column: &Column, values: &HashSet<ScalarValue>) -> Option<BooleanArray> {
         let (_, known) = self.known(column)?;
         let ContainerStatistics::Stored {
-            kind, bloom_filters, ..
+            kind,
+            bloom_filters,
+            is_hybrid_calendar,
+            ..
         } = known
         else {
             return None;
@@ -189,9 +194,9 @@ impl PruningStatistics for Containers<'_> {
             self.invalid_utf8 == InvalidUtf8::Replace && text.is_some_and(|text| text.contains('\u{fffd}'))
         };
         let excluded = |filter: &BloomFilter| {
-            values
-                .iter()
-                .all(|value| may_contain(filter, *kind, value) == Some(false) && !is_replaced(value))
+            values.iter().all(|value| {
+                may_contain(filter, *kind, *is_hybrid_calendar, value) == Some(false) && !is_replaced(value)
+            })
         };
         Some(
             bloom_filters
@@ -215,7 +220,7 @@ fn null_count(stored: &ColumnStatistics, rows: u64) -> Option<u64> {
 ///
 /// Only types that all writers hash in the same way are looked up. A NULL equals no value. Zeros are equal and have two
 /// hashes, and NaNs have many.
-fn may_contain(filter: &BloomFilter, kind: TypeKind, value: &ScalarValue) -> Option<bool> {
+fn may_contain(filter: &BloomFilter, kind: TypeKind, is_hybrid_calendar: bool, value: &ScalarValue) -> Option<bool> {
     if value.is_null() {
         return Some(false);
     }
@@ -224,7 +229,7 @@ fn may_contain(filter: &BloomFilter, kind: TypeKind, value: &ScalarValue) -> Opt
         (TypeKind::Byte | TypeKind::Short | TypeKind::Int | TypeKind::Long, value) => {
             Some(filter.may_contain_long(long(value)?))
         }
-        (TypeKind::Date, ScalarValue::Date32(Some(value))) => Some(filter.may_contain_long(i64::from(*value))),
+        (TypeKind::Date, ScalarValue::Date32(Some(value))) => Some(filter.may_contain_date(*value, is_hybrid_calendar)),
         (TypeKind::Double, ScalarValue::Float64(Some(value))) if !value.is_nan() && *value != 0.0 => {
             Some(filter.may_contain_double(*value))
         }
@@ -303,6 +308,7 @@ mod tests {
             kind,
             statistics: statistics.iter().map(Some).collect(),
             bloom_filters: &[],
+            is_hybrid_calendar: false,
         };
         pruner.may_pass(&Containers {
             schema: &schema,
@@ -336,14 +342,14 @@ mod tests {
         let statistics = [bounds(first, first + 999_999), bounds(-1, 1_999), bounds(5_000, 7_000)];
         let keep = |unit, filter| {
             kept(
-                DataType::Timestamp(unit, None),
-                TypeKind::Timestamp,
+                DataType::Timestamp(unit, Some("UTC".into())),
+                TypeKind::TimestampInstant,
                 &statistics,
                 filter,
             )
         };
-        let micros = |value| lit(ScalarValue::TimestampMicrosecond(Some(value), None));
-        let nanos = |value| lit(ScalarValue::TimestampNanosecond(Some(value), None));
+        let micros = |value| lit(ScalarValue::TimestampMicrosecond(Some(value), Some("UTC".into())));
+        let nanos = |value| lit(ScalarValue::TimestampNanosecond(Some(value), Some("UTC".into())));
         // -1 ns is cut to -1 µs.
         assert_eq!(
             keep(TimeUnit::Microsecond, col("c").eq(micros(-1))),

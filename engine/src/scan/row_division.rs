@@ -16,6 +16,25 @@ pub(super) fn cut(surviving: impl Iterator<Item = Range<u64>>, tile_rows: u64) -
     tiles.collect()
 }
 
+/// Ascending row ranges without the rows of `excluded`, which ascend too.
+pub(super) fn without(ranges: &[Range<u64>], excluded: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut left = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        let mut start = range.start;
+        let from = excluded.partition_point(|gap| gap.end <= start);
+        for gap in excluded[from..].iter().take_while(|gap| gap.start < range.end) {
+            if start < gap.start {
+                left.push(start..gap.start);
+            }
+            start = gap.end;
+        }
+        if start < range.end {
+            left.push(start..range.end);
+        }
+    }
+    left
+}
+
 /// Rows that wait to be emitted, in ascending ranges.
 #[derive(Debug, Default)]
 pub(super) struct PendingRows {
@@ -67,6 +86,23 @@ impl PendingRows {
 #[allow(clippy::single_range_in_vec_init)] // lists of ranges that happen to have one
 mod tests {
     use super::*;
+
+    #[test]
+    fn excluded_rows_are_cut_out_of_ranges() {
+        let tiles = [0..10, 10..20, 40..50, 50..60];
+        for (excluded, left) in [
+            (vec![], tiles.to_vec()),
+            (vec![0..60], vec![]),
+            (vec![10..20, 50..60], vec![0..10, 40..50]),
+            (vec![5..15, 20..40], vec![0..5, 15..20, 40..50, 50..60]),
+            (
+                vec![2..3, 4..5, 55..70],
+                vec![0..2, 3..4, 5..10, 10..20, 40..50, 50..55],
+            ),
+        ] {
+            assert_eq!(without(&tiles, &excluded), left, "{excluded:?}");
+        }
+    }
 
     #[test]
     fn tiles_follow_surviving_groups() {

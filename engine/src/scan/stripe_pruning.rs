@@ -44,6 +44,7 @@ pub(super) async fn surviving_groups(
             kind: tail.schema.column(id).kind,
             statistics: work.groups.clone().map(|group| index.statistics.get(group)).collect(),
             bloom_filters: index.bloom_filters.get(work.groups.clone()).unwrap_or(&[]),
+            is_hybrid_calendar: tail.is_hybrid_calendar,
         };
         columns.push((column, known));
     }

@@ -6,6 +6,7 @@
 //! 3. Each conjunct reads its columns for the tile's remaining rows, and removes the rows that do not pass.
 //! 4. Surviving rows of many tiles become pending, with their values of projected filter columns.
 //! 5. A flush reads the other projected columns for the next pending rows and returns a batch.
+//! 6. If a dynamic filter has changed meanwhile, it may exclude row groups of the tiles that are left.
 //!
 //! Arrays are bounded in bytes too. If the values of a tile or of a batch are too large, fewer rows are read at once.
 
@@ -26,7 +27,8 @@ use super::conjunct::Conjunct;
 use super::kept_columns::KeptColumns;
 use super::metrics::ScanMetrics;
 use super::predicate_cascade::{PredicateCascade, conjunct_at};
-use super::row_division::{PendingRows, cut};
+use super::pruning::Pruner;
+use super::row_division::{PendingRows, cut, without as without_rows};
 use super::row_mask::RowMask;
 use super::scan_memory::{ScanMemory, fewer_rows_may_fit};
 use super::scan_ranges::ScanRange;
@@ -38,7 +40,7 @@ use crate::file::{FileHandle, ScanSource};
 /// The state of the scan of one stripe.
 pub(super) struct StripeScan {
     scan: Arc<Scan>,
-    file: usize,
+    work: ScanRange,
     layout: Arc<StripeLayout>,
     handle: Arc<FileHandle>,
     source: Arc<ScanSource>,
@@ -46,6 +48,8 @@ pub(super) struct StripeScan {
     columns: Vec<Option<StripeColumn>>,
     tiles: Vec<Range<u64>>,
     next_tile: usize,
+    /// Maximum rows of a tile.
+    tile_rows: u64,
     /// Rows that passed, and whose other columns are not read yet.
     pending: PendingRows,
     /// Whether rows are filtered. Else all rows of the tiles pass.
@@ -100,7 +104,8 @@ impl StripeScan {
             .zip(keep)
             .filter(|(_, keep)| *keep)
             .map(|(group, _)| rows(group));
-        let tiles = cut(surviving, tile_rows.max(1) as u64);
+        let tile_rows = tile_rows.max(1) as u64;
+        let tiles = cut(surviving, tile_rows);
         if tiles.is_empty() {
             return Ok(None);
         }
@@ -119,13 +124,14 @@ impl StripeScan {
             coded,
             dependents: dependents.into(),
             scan: Arc::clone(scan),
-            file: work.file,
+            work: work.clone(),
             layout: layout_of,
             handle,
             source,
             columns: (0..scan.table.fields().len()).map(|_| None).collect(),
             tiles,
             next_tile: 0,
+            tile_rows,
             pending: PendingRows::default(),
             rows_at_once: u64::MAX,
             memory: Arc::clone(memory),
@@ -164,28 +170,56 @@ impl StripeScan {
         let tile = self.tiles[self.next_tile].clone();
         let tile_rows = tile.end - tile.start;
         let before = self.pending.rows();
+        let mut has_new_pruner = false;
         if !self.is_filtered {
             self.pending.push(tile);
         } else {
             match self.filter(tile, cascade, metrics).await {
                 Err(error) if fewer_rows_may_fit(&error) && tile_rows > 1 => {
-                    self.cut_tiles(tile_rows / 2);
+                    self.tile_rows = tile_rows / 2;
+                    let left = self.tiles.split_off(self.next_tile);
+                    self.tiles.extend(cut(left.into_iter(), self.tile_rows));
                     return Ok(());
                 }
                 filtered => filtered?,
             }
-            cascade.adapt(&scan);
+            has_new_pruner = cascade.adapt(&scan);
         }
         self.next_tile += 1;
         metrics.rows_scanned.add(tile_rows as usize);
         metrics.rows_passed.add((self.pending.rows() - before) as usize);
-        Ok(())
+        match cascade.dynamic_pruner().filter(|_| has_new_pruner) {
+            Some(pruner) => self.prune_left(pruner, metrics).await,
+            None => Ok(()),
+        }
     }
 
-    /// Cuts the tiles that are left into tiles of at most `tile_rows`.
-    fn cut_tiles(&mut self, tile_rows: u64) {
-        let left = self.tiles.split_off(self.next_tile);
-        self.tiles.extend(cut(left.into_iter(), tile_rows));
+    /// Leaves out the row groups of the tiles that are left in which no row passes the filters of `pruner`.
+    async fn prune_left(&mut self, pruner: &Pruner, metrics: &ScanMetrics) -> Result<()> {
+        let scan = Arc::clone(&self.scan);
+        let tail = &scan.files[self.work.file].file.tail;
+        let Some(first) = self.tiles.get(self.next_tile).map(|tile| tile.start) else {
+            return Ok(());
+        };
+        let rows = |group: usize| self.layout.row_group_rows(tail, group);
+        let groups = self.work.groups.clone();
+        let begun = groups.clone().find(|&group| rows(group).end > first);
+        let left = ScanRange {
+            groups: begun.unwrap_or(groups.end)..groups.end,
+            ..self.work.clone()
+        };
+        let keep = surviving_groups(&scan, pruner, &left, &self.layout, metrics).await?;
+        let excluded = left.groups.zip(keep).filter(|(_, keep)| !keep);
+        let excluded: Vec<Range<u64>> = excluded.map(|(group, _)| rows(group)).collect();
+        let tiles = self.tiles.split_off(self.next_tile);
+        let has_rows = |group: &&Range<u64>| {
+            let at = tiles.partition_point(|tile| tile.end <= group.start);
+            tiles.get(at).is_some_and(|tile| tile.start < group.end)
+        };
+        metrics.row_groups_skipped.add(excluded.iter().filter(has_rows).count());
+        let surviving = without_rows(&tiles, &excluded);
+        self.tiles.extend(cut(surviving.into_iter(), self.tile_rows));
+        Ok(())
     }
 
     /// Evaluates the cascade on one tile. The surviving rows become pending.
@@ -341,7 +375,7 @@ impl StripeScan {
             return Ok(());
         }
         let scan = Arc::clone(&self.scan);
-        let table_file = &scan.files[self.file];
+        let table_file = &scan.files[self.work.file];
         let tail = &table_file.file.tail;
         let mut stored: Vec<(usize, ColumnId)> = Vec::new();
         for &column in wanted {

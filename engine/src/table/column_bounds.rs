@@ -73,7 +73,7 @@ fn lower_bound(stored: &ColumnStatistics, data_type: &DataType) -> Option<Scalar
             Some(ScalarValue::Boolean(Some(*true_count >= stored.values?)))
         }
         (TypedStatistics::Date { min, .. }, DataType::Date32) => Some(ScalarValue::Date32(Some(*min))),
-        (TypedStatistics::Timestamp { min, .. }, _) => timestamp(*min, data_type),
+        (TypedStatistics::Timestamp { min, .. }, _) => timestamp(*min - early_ns(*min, data_type), data_type),
         (TypedStatistics::Decimal { min, .. }, DataType::Decimal128(precision, scale)) => {
             Some(ScalarValue::Decimal128(Some(*min), *precision, *scale))
         }
@@ -105,7 +105,7 @@ fn upper_bound(stored: &ColumnStatistics, data_type: &DataType) -> Option<Scalar
             Some(ScalarValue::Boolean(Some(*true_count > 0)))
         }
         (TypedStatistics::Date { max, .. }, DataType::Date32) => Some(ScalarValue::Date32(Some(*max))),
-        (TypedStatistics::Timestamp { max, .. }, _) => timestamp(*max, data_type),
+        (TypedStatistics::Timestamp { max, .. }, _) => timestamp(*max + early_ns(*max, data_type), data_type),
         (TypedStatistics::Decimal { max, .. }, DataType::Decimal128(precision, scale)) => {
             Some(ScalarValue::Decimal128(Some(*max), *precision, *scale))
         }
@@ -121,6 +121,14 @@ fn integer(value: i64, data_type: &DataType) -> Option<ScalarValue> {
         DataType::Int64 => ScalarValue::Int64(Some(value)),
         _ => return None,
     })
+}
+
+/// The time by which a bound is widened: a day for local times before 1970. There, time zone tables and writers differ
+/// in their offsets, and bounds have the writer's.
+fn early_ns(bound: i128, data_type: &DataType) -> i128 {
+    const DAY_NS: i128 = 86_400_000_000_000;
+    let is_local = matches!(data_type, DataType::Timestamp(_, None));
+    if is_local && bound < 0 { DAY_NS } else { 0 }
 }
 
 /// A bound in nanoseconds as a value of the column's type. Values are cut to microseconds towards the past, and so are
@@ -185,6 +193,32 @@ mod tests {
         assert_eq!(bounds(&string("ab", "cd")), (some("ab"), some("cd")));
         assert_eq!(bounds(&string("ab\u{fffd}c", "ü")), (some("ab"), None));
     }
+
+    #[test]
+    fn bounds_of_local_times_before_1970_are_widened_by_a_day() {
+        const DAY: i128 = 86_400_000_000_000;
+        let bounds = |min, max, zone: Option<&str>| {
+            let stored = ColumnStatistics {
+                typed: Some(TypedStatistics::Timestamp { min, max }),
+                ..ColumnStatistics::default()
+            };
+            let (least, greatest) = extremes(
+                &stored,
+                &DataType::Timestamp(TimeUnit::Nanosecond, zone.map(Into::into)),
+            )?;
+            match (least, greatest) {
+                (ScalarValue::TimestampNanosecond(least, _), ScalarValue::TimestampNanosecond(greatest, _)) => {
+                    Some((i128::from(least?), i128::from(greatest?)))
+                }
+                _ => None,
+            }
+        };
+        assert_eq!(bounds(-9, -5, None), Some((-9 - DAY, -5 + DAY)));
+        assert_eq!(bounds(-9, 5, None), Some((-9 - DAY, 5)));
+        assert_eq!(bounds(0, 5, None), Some((0, 5)));
+        assert_eq!(bounds(-9, -5, Some("UTC")), Some((-9, -5)));
+    }
+
     #[test]
     fn floats_look_whole_if_their_bounds_and_their_sum_are() {
         let of = |min: f64, max: f64, sum: Option<f64>| {

@@ -31,8 +31,13 @@ fn is_integer(text: &str) -> bool {
     text.parse::<i64>().is_ok_and(|integer| integer.to_string() == text)
 }
 
-/// The partition columns of a table of these files: `Int64` if every value is the text of an integer, `Utf8` otherwise.
-/// A type in `declared` holds whatever the values are.
+/// Whether a text has two digits, as months, days and hours have in names of folders: `month=01`.
+fn has_two_digits(text: &str) -> bool {
+    text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The partition columns of a table of these files: `Int64` if every value is the text of an integer, or if every value
+/// has two digits; `Utf8` otherwise. A type in `declared` holds whatever the values are.
 ///
 /// # Errors
 /// If the files' folders have different keys.
@@ -41,7 +46,7 @@ pub(crate) fn columns_of(files: &[FoundFile], declared: &[Field]) -> Result<Vec<
         return Ok(Vec::new());
     };
     let keys: Vec<&str> = parse(first).into_iter().map(|(key, _)| key).collect();
-    let mut integers = vec![true; keys.len()];
+    let mut integers = vec![(true, true); keys.len()];
     for file in files {
         let values = parse(file);
         if !values.iter().map(|(key, _)| key).eq(keys.iter()) {
@@ -53,11 +58,15 @@ pub(crate) fn columns_of(files: &[FoundFile], declared: &[Field]) -> Result<Vec<
                 keys.join(", ")
             );
         }
-        for ((_, value), integer) in values.iter().zip(&mut integers) {
-            *integer &= value.as_deref().is_none_or(is_integer);
+        for ((_, value), (are_integers, have_two_digits)) in values.iter().zip(&mut integers) {
+            *are_integers &= value.as_deref().is_none_or(is_integer);
+            *have_two_digits &= value.as_deref().is_none_or(has_two_digits);
         }
     }
-    let data_type = |integer| if integer { DataType::Int64 } else { DataType::Utf8 };
+    let data_type = |(are_integers, have_two_digits)| match are_integers || have_two_digits {
+        true => DataType::Int64,
+        false => DataType::Utf8,
+    };
     Ok(keys
         .into_iter()
         .zip(integers)
@@ -74,7 +83,7 @@ pub(crate) fn columns_of(files: &[FoundFile], declared: &[Field]) -> Result<Vec<
 ///
 /// # Errors
 /// If the keys of the file's folders are not those of `columns`, or a value is no integer of an `Int64` column. In an
-/// inferred column, an integer has one text only.
+/// inferred column, an integer is written as `Int64` prints it, or with two digits.
 pub(crate) fn values(file: &FoundFile, columns: &[Field], types: PartitionTypes) -> Result<Vec<ScalarValue>> {
     let found = parse(file);
     if !found
@@ -93,7 +102,9 @@ pub(crate) fn values(file: &FoundFile, columns: &[Field], types: PartitionTypes)
             (DataType::Int64, None) => ScalarValue::Int64(None),
             (DataType::Int64, Some(text)) => match (text.parse(), types) {
                 (Ok(integer), PartitionTypes::Declared) => ScalarValue::Int64(Some(integer)),
-                (Ok(integer), PartitionTypes::Inferred) if is_integer(&text) => ScalarValue::Int64(Some(integer)),
+                (Ok(integer), PartitionTypes::Inferred) if is_integer(&text) || has_two_digits(&text) => {
+                    ScalarValue::Int64(Some(integer))
+                }
                 (_, PartitionTypes::Declared) => {
                     return plan_err!(
                         "{}: partition value {key}={text} is no BIGINT, as {key} is declared: declare {key} VARCHAR",
@@ -188,9 +199,16 @@ mod tests {
         for texts in [&["0", "-7", "501"][..], &["9223372036854775807", NULL_VALUE]] {
             assert_eq!(type_of(texts), DataType::Int64, "{texts:?}");
         }
+        // Months and hours; but 1 and 01, and 01 and 501, are no such texts.
+        for texts in [&["01", "02", "12"][..], &["00", NULL_VALUE, "23"]] {
+            assert_eq!(type_of(texts), DataType::Int64, "{texts:?}");
+        }
+        for texts in [&["01", "1"][..], &["01", "501"], &["01", "002"]] {
+            assert_eq!(type_of(texts), DataType::Utf8, "{texts:?}");
+        }
         for text in [
             "007",
-            "00",
+            "000",
             "+5",
             "-0",
             "-07",

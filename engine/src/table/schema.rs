@@ -7,13 +7,14 @@
 //!    column k is the table's column k.
 //! 3. A column that a file lacks is NULL in all rows of the file.
 //! 4. A column has the widest type of all files ([`column_types::common`](super::column_types::common)).
+//! 5. Of columns of one file with one name, those after the first get a number: `a`, `a_1`, `a_2`.
 //!
 //! The table keeps its schema. Later, a further column of a new file is not read, and a wider one is an error.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use datafusion::common::plan_err;
 use datafusion::error::Result;
 use grampus_orc_layout::schema::{OrcSchema, OrcSchemaRef};
@@ -27,7 +28,7 @@ use crate::file::file_cache::OrcFile;
 /// # Errors
 /// - Two files give a column types without a common one.
 /// - A file has no column in common with the files before it.
-/// - A name stands for two columns.
+/// - A name stands for two columns of the table.
 /// - A file without column names meets files whose columns have different positions.
 ///
 /// The error names the file and the column.
@@ -82,10 +83,7 @@ struct Columns {
 
 impl Columns {
     fn merge_by_name(&mut self, file: &OrcFile) -> Result<()> {
-        let fields = file.tail.schema.arrow.fields();
-        if let Some(name) = repeated_name(fields) {
-            return plan_err!("{}: two columns are named {name}", file.name);
-        }
+        let fields = &distinct_names(file.tail.schema.arrow.fields());
         let places = self.names.places(&file.name, fields)?;
         if !self.columns.is_empty() && !fields.is_empty() && places.iter().all(Option::is_none) {
             return plan_err!(
@@ -223,10 +221,31 @@ impl NameIndex {
     }
 }
 
-fn repeated_name(fields: &[FieldRef]) -> Option<&str> {
-    let mut names = HashSet::new();
-    let mut all = fields.iter().map(|field| field.name().as_str());
-    all.find(|name| !names.insert(*name))
+/// The fields of a file with numbers behind repeated names. No name becomes that of another field.
+fn distinct_names(fields: &Fields) -> Fields {
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    for field in fields {
+        *counts.entry(field.name()).or_default() += 1;
+    }
+    if counts.len() == fields.len() {
+        return fields.clone();
+    }
+    let stored: HashSet<&str> = counts.into_keys().collect();
+    let mut last: HashMap<&str, usize> = HashMap::new();
+    let named = fields.iter().map(|field| {
+        let Some(number) = last.get_mut(field.name().as_str()) else {
+            last.insert(field.name(), 0);
+            return Arc::clone(field);
+        };
+        loop {
+            *number += 1;
+            let name = format!("{}_{number}", field.name());
+            if !stored.contains(name.as_str()) {
+                return Arc::new(field.as_ref().clone().with_name(name));
+            }
+        }
+    });
+    named.collect()
 }
 
 /// True if the columns are named `_col0`, `_col1`, … in this order.
@@ -264,7 +283,7 @@ impl ColumnMaps {
 /// The column of a file for each of the first `columns` fields of the table.
 fn map_columns(name: &Arc<str>, schema: &OrcSchema, table: &Schema, columns: usize) -> Result<ColumnMap> {
     let table_fields = &table.fields()[..columns];
-    let fields = schema.arrow.fields();
+    let fields = &distinct_names(schema.arrow.fields());
     let places = match is_unnamed(schema) {
         true => (0..fields.len()).map(|k| (k < columns).then_some(k)).collect(),
         false => NameIndex::of(table_fields).places(name, fields)?,

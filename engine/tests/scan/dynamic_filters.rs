@@ -258,6 +258,38 @@ async fn sort_with_a_limit_reads_few_rows() {
     }
 }
 
+/// A threshold that the sort finds while a stripe is read holds for the stripe's other tiles, and for other stripes.
+#[tokio::test]
+async fn sort_with_a_limit_skips_row_groups_of_the_stripe_that_it_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = tables(folder.path(), 1, MemoryLimit::Unlimited).await;
+    let one_stripe = WriterProperties {
+        row_index_stride: 1000,
+        ..WriterProperties::default()
+    };
+    write_orc(&folder.path().join("one.orc"), &[facts()], one_stripe);
+    register(&context, "one", &folder.path().join("one.orc")).await;
+    // Tiles of one row group, of a part of one, of several, and such that cut row groups.
+    for tile_rows in ["1000", "300", "4000", "1500"] {
+        run(&context, &format!("SET grampus.tile_rows = '{tile_rows}'")).await;
+        for table in ["facts", "one"] {
+            for order in ["v", "k, v", "d, v", "s, v DESC"] {
+                let sql = format!("SELECT v, s FROM {table} WHERE s <> '' ORDER BY {order} LIMIT 5");
+                let (_, with, without) = compared(&context, &sql).await;
+                assert_eq!(without.row_groups_skipped, 0, "{sql}: {without:?}");
+                let case = format!("{sql}, tiles of {tile_rows}: {with:?}");
+                assert!((40..60).contains(&with.row_groups_skipped), "{case}");
+                // The sort sees its first rows with the first batch of 8,192.
+                assert!(with.rows_scanned <= 18_000, "{case}");
+            }
+        }
+    }
+    // The least rows come last, so that no row group is left out wrongly.
+    for order in ["v DESC", "s DESC, v", "n DESC NULLS LAST, v"] {
+        compared(&context, &format!("SELECT v, s FROM one ORDER BY {order} LIMIT 5")).await;
+    }
+}
+
 /// The state of a filter outlives the first execution of its plan.
 #[tokio::test]
 async fn second_execution_of_a_plan_has_all_rows() {

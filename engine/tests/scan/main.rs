@@ -12,6 +12,7 @@ mod files;
 mod filters;
 #[path = "../support/flaky_store.rs"]
 mod flaky_store;
+mod foreign_statistics;
 mod limits;
 mod metrics;
 mod names;

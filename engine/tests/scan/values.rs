@@ -334,6 +334,38 @@ async fn unreadable_columns_are_refused_only_when_read() {
 }
 
 #[tokio::test]
+async fn columns_of_one_name_have_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let numbers = |first: i64| -> ArrayRef { Arc::new(Int64Array::from(vec![first, first + 1])) };
+    let columns = ["p", "q", "r", "s", "t"];
+    let columns = columns.iter().zip([11, 21, 31, 41, 51]);
+    let columns: Vec<_> = columns.map(|(name, first)| (*name, numbers(first))).collect();
+    let twice = |names: [&str; 5]| {
+        let names = names.map(str::to_owned).to_vec();
+        move |parts: &mut FileMetadata| parts.footer.types[0].field_names = names
+    };
+    let file = |name: &str, names| write_edited(folder.path(), name, columns.clone(), twice(names));
+    let context = context(1);
+    let path = file("1.orc", ["a", "b", "a", "a_1", "a"]);
+    register(&context, "t", &path).await;
+    for (sql, expected) in [
+        ("SELECT sum(b) FROM t", "43"),
+        ("SELECT sum(a) FROM t", "23"),
+        ("SELECT sum(a_1) FROM t", "83"),
+        ("SELECT sum(a_2) FROM t WHERE b > 21", "32"),
+        ("SELECT sum(a_3) FROM t WHERE a_2 = 31", "51"),
+        ("SELECT count(*) FROM t", "2"),
+    ] {
+        assert_eq!(value(&context, sql).await, expected, "{sql}");
+    }
+    assert_eq!(run(&context, "SELECT * FROM t").await[0].num_columns(), 5);
+    // A folder of such files.
+    file("2.orc", ["a", "b", "a", "a_1", "a"]);
+    register(&context, "folder", folder.path()).await;
+    assert_eq!(value(&context, "SELECT sum(a_3) FROM folder").await, "206");
+}
+
+#[tokio::test]
 async fn deep_types_need_no_deep_stack() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.orc");

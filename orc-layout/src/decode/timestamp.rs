@@ -55,7 +55,7 @@ impl TimestampDecoder {
             true => &WriterZone::Utc,
             false => &source.stripe.writer_timezone,
         };
-        let Some(clock) = WallClock::of(zone) else {
+        let Some(clock) = WallClock::of(zone, source.stripe.early_offsets) else {
             return Err(unknown_zone(source, column, zone));
         };
         Ok(Self {
