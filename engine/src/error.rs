@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use datafusion::error::DataFusionError;
 use grampus_orc_layout::LayoutError;
 
-pub use crate::redaction::without_passwords;
+pub use crate::redaction::{with_stars, without_passwords, without_secrets};
 use crate::store_error::StoreError;
 
 /// Wraps an error about a file's bytes. [`message`] returns the error's own text, which names the file and the place.

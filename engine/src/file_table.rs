@@ -11,6 +11,7 @@ use datafusion::execution::SessionState;
 
 use crate::orc_table::OrcTable;
 use crate::redaction::without_passwords;
+use crate::store::secrets::Secrets;
 use crate::store::store_location::listing_url;
 
 /// A format of files other than ORC.
@@ -88,6 +89,9 @@ pub(crate) fn compression_of(format: &str, locations: &[String]) -> Option<&'sta
 /// # Errors
 /// As [`OrcTable::open`]; if there is no such file, or the session does not read the format.
 pub(crate) async fn open(state: &SessionState, location: &str) -> Result<Arc<dyn TableProvider>> {
+    let secrets = state.config().get_extension::<Secrets>();
+    let hidden = secrets.map_or_else(|| location.to_owned(), |secrets| secrets.hide_password(location));
+    let location = hidden.as_str();
     let shown = without_passwords(location);
     let (lower, compression) = uncompressed(location);
     let Some(Format { end, name, delimiter }) = format_of(&lower) else {

@@ -1,7 +1,27 @@
 //! [`without_passwords`]: text for people, without the passwords of URLs.
 
+use std::ops::Range;
+
 /// The beginning of a password that stands for a statement's OPTIONS ([`LazyStores`](crate::LazyStores)).
 pub(crate) const OPTIONS_PASSWORD: &str = "grampus-options-";
+
+/// What stands for a password.
+pub(crate) const STAND_IN: &str = "***";
+
+/// The place of the password in a text that is one URL.
+pub(crate) fn password_range(url: &str) -> Option<Range<usize>> {
+    let start = url.find("://")? + "://".len();
+    let (user, _) = authority_of(&url[start..]).rsplit_once('@')?;
+    let (name, password) = user.split_once(':')?;
+    let start = start + name.len() + ":".len();
+    (!password.is_empty()).then(|| start..start + password.len())
+}
+
+/// Whether the password of a URL stands for something that this session alone knows.
+pub(crate) fn has_stand_in(url: &str) -> bool {
+    let password = password_range(url).map(|range| &url[range]);
+    password.is_some_and(|password| password.starts_with(STAND_IN) || password.starts_with(OPTIONS_PASSWORD))
+}
 
 /// The text with `***` in place of each password of a URL: `https://user:***@host/…`.
 pub fn without_passwords(text: &str) -> String {
@@ -19,6 +39,93 @@ pub fn without_passwords(text: &str) -> String {
     }
     shown.push_str(rest);
     shown
+}
+
+/// The text of statements with `***` in place of each password of a URL and each secret option's value.
+pub fn without_secrets(text: &str) -> String {
+    replaced(text, &|_| STAND_IN.to_owned())
+}
+
+/// As [`without_secrets`], with as many `*` as a secret has characters: places in the text stay.
+pub fn with_stars(text: &str) -> String {
+    replaced(text, &|secret| "*".repeat(secret.chars().count()))
+}
+
+fn replaced(text: &str, replacement: &dyn Fn(&str) -> String) -> String {
+    let mut ranges = secret_options(text);
+    let mut start = 0;
+    while let Some(at) = text[start..].find("://") {
+        let url = start + at;
+        ranges.extend(password_range(&text[url..]).map(|range| url + range.start..url + range.end));
+        start = url + "://".len();
+    }
+    ranges.sort_by_key(|range| range.start);
+    let (mut shown, mut end) = (String::with_capacity(text.len()), 0);
+    for range in ranges
+        .into_iter()
+        .filter(|range| !text[range.clone()].starts_with(STAND_IN))
+    {
+        if range.start < end {
+            continue; // a URL within an option's value
+        }
+        shown.push_str(&text[end..range.start]);
+        shown.push_str(&replacement(&text[range.clone()]));
+        end = range.end;
+    }
+    shown.push_str(&text[end..]);
+    shown
+}
+
+/// The places of quoted texts that follow the name of a secret option: `'aws.secret_access_key' 'X'`.
+fn secret_options(text: &str) -> Vec<Range<usize>> {
+    const SECRETS: [&str; 8] = [
+        "secret",
+        "password",
+        "token",
+        "key",
+        "credential",
+        "sas",
+        "service_account",
+        "authorization",
+    ];
+    let mut found = Vec::new();
+    let (mut name, mut start) = (String::new(), 0);
+    while let Some(first) = text[start..].chars().next() {
+        let rest = &text[start..];
+        let is_word = |c: char| c.is_alphanumeric() || "_.".contains(c);
+        if first == '\'' {
+            let length = quoted_length(rest);
+            let inner = start + 1..start + (length - 1).max(1);
+            if SECRETS.iter().any(|secret| name.contains(secret)) && !inner.is_empty() {
+                found.push(inner);
+                name.clear();
+            } else {
+                name = text[inner].to_ascii_lowercase();
+            }
+            start = (start + length).min(text.len());
+        } else if is_word(first) {
+            let length = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
+            name = rest[..length].to_ascii_lowercase();
+            start += length;
+        } else {
+            if !first.is_whitespace() && first != '"' {
+                name.clear();
+            }
+            start += first.len_utf8();
+        }
+    }
+    found
+}
+
+/// The bytes of the quoted text at the start, with its quotes. A doubled quote is within the text.
+fn quoted_length(text: &str) -> usize {
+    let mut quotes = text.match_indices('\'').skip(1).map(|(at, _)| at).peekable();
+    while let Some(at) = quotes.next() {
+        if quotes.next_if_eq(&(at + 1)).is_none() {
+            return at + 1;
+        }
+    }
+    text.len() + 1 // not closed: all of the rest is in it
 }
 
 /// The user, password, host and port at the start of a text.
@@ -45,7 +152,8 @@ fn push_user(shown: &mut String, user: &str, host: &str) {
     let is_ours = password.is_empty() || password.starts_with(OPTIONS_PASSWORD);
     shown.push_str(name);
     if !is_ours {
-        shown.push_str(":***");
+        shown.push(':');
+        shown.push_str(STAND_IN);
     }
     if !is_ours || !name.is_empty() {
         shown.push('@');
@@ -56,6 +164,29 @@ fn push_user(shown: &mut String, user: &str, host: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn secrets_of_statements_are_hidden_and_nothing_else() {
+        for (text, expected) in [
+            (
+                "OPTIONS ('aws.secret_access_key' 'it''s', aws.region 'x') LOCATION 'http://u:p@h/a'",
+                "OPTIONS ('aws.secret_access_key' '***', aws.region 'x') LOCATION 'http://u:***@h/a'",
+            ),
+            (
+                "OPTIONS (azure_storage_sas_token 'never clos",
+                "OPTIONS (azure_storage_sas_token '***",
+            ),
+            ("OPTIONS (token '", "OPTIONS (token '"),
+            ("(\"aws.session_token\" 'x')", "(\"aws.session_token\" '***')"),
+            ("WHERE key = 'k' AND 'key' < 'a'", "WHERE key = 'k' AND 'key' < 'a'"),
+            ("'token' 'http://u:p@h'", "'token' '***'"),
+            ("'token' '***2' é'", "'token' '***2' é'"),
+        ] {
+            assert_eq!(without_secrets(text), expected);
+            assert_eq!(with_stars(text).chars().count(), text.chars().count());
+        }
+        assert_eq!(with_stars("'token' 'äb' x"), "'token' '**' x");
+    }
 
     #[test]
     fn passwords_of_urls_are_hidden_and_nothing_else() {

@@ -116,6 +116,12 @@ impl fmt::Display for LayoutError {
             Self::NotOrc { file, reason } => write!(f, "{file}: not an ORC file: {reason}"),
             Self::Io {
                 file,
+                length: 0,
+                reason,
+                ..
+            } => write!(f, "{file}: cannot be opened: {reason}"),
+            Self::Io {
+                file,
                 offset,
                 length,
                 reason,

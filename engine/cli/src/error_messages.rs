@@ -11,7 +11,7 @@ use datafusion::common::{Column, Diagnostic, SchemaError};
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::parser::ParserError;
 use grampus::StoreError;
-use grampus::error::without_passwords;
+use grampus::error::{with_stars, without_passwords};
 use grampus_orc_layout::LayoutError;
 use grampus_tools::ToolError;
 
@@ -172,6 +172,7 @@ fn absolute((line, column): (usize, usize), statement: &InputText) -> (usize, us
 fn near(text: &str, (line, column): (usize, usize)) -> String {
     const BEFORE: usize = 24;
     const AFTER: usize = 32;
+    let text = with_stars(text);
     let line: Vec<char> = text.lines().nth(line - 1).unwrap_or("").chars().collect();
     let at = (column.max(1) - 1).min(line.len());
     let from = at.saturating_sub(BEFORE);

@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
+use grampus::error::without_secrets;
 use rustyline::error::ReadlineError;
 use rustyline::history::DefaultHistory;
 use rustyline::{CompletionType, Config, Editor};
@@ -35,7 +36,7 @@ pub(crate) fn run(shell: &mut Shell, runs_rc: bool) -> Result<(), ExitError> {
             Ok(text) if text.trim().is_empty() => {}
             Ok(text) => {
                 let text = text.trim_end();
-                let _ = editor.add_history_entry(text);
+                let _ = editor.add_history_entry(without_secrets(text));
                 if let Some(path) = &history {
                     save(&mut editor, path);
                 }

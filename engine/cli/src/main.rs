@@ -75,6 +75,7 @@ use std::process::ExitCode;
 use args::{BenchCommand, Cli, Command, Job, TaxiCommand};
 use clap::CommandFactory;
 use exit_error::ExitError;
+use grampus::error::without_secrets;
 use subcommands::{bench_io, bench_sql, convert, demo, device, generate, layout, nvme};
 use terminal::note;
 
@@ -166,7 +167,7 @@ fn start_log(verbose: u8) {
                 "{}: {}: {}",
                 record.level().as_str().to_lowercase(),
                 record.target(),
-                record.args()
+                without_secrets(&record.args().to_string())
             ));
         }
         fn flush(&self) {}

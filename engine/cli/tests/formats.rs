@@ -143,3 +143,130 @@ fn urls_that_cannot_be_read_say_why() {
         }
     }
 }
+
+/// `dates.orc`: the last of three dates lies beyond every calendar of texts.
+const FAR_DATES: &str = "SELECT i, arrow_cast(arrow_cast(CASE i WHEN 2 THEN 2147483647 ELSE i END, 'Int32'), \
+                         'Date32') AS far FROM generate_series(0, 2) AS g(i)";
+
+#[test]
+fn values_without_a_text_end_a_result_in_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    printed(folder, &["-q", "-c", &format!("COPY ({FAR_DATES}) TO 'dates.orc'")]);
+    for format in ["table", "csv", "tsv", "json", "ndjson"] {
+        for column in ["far", "make_array(far) AS far", "named_struct('d', far) AS far"] {
+            let query = format!("SELECT i, {column} FROM 'dates.orc'");
+            let output = command(folder, &["-q", "--format", format, "-c", &query])
+                .output()
+                .unwrap();
+            let error = failed(&output);
+            assert!(
+                error.contains("column far") && error.contains("BIGINT"),
+                "{format}: {error}"
+            );
+            assert!(!String::from_utf8(output.stdout).unwrap().contains("ERROR"), "{format}");
+        }
+        // The numbers are there, and so are the other rows.
+        let rows = printed(
+            folder,
+            &[
+                "-q",
+                "--format",
+                format,
+                "-c",
+                "SELECT CAST(far AS BIGINT) AS d FROM 'dates.orc'",
+            ],
+        );
+        assert!(rows.contains("2147483647"), "{rows}");
+        let rows = printed(
+            folder,
+            &["-q", "--format", format, "-c", "SELECT * FROM 'dates.orc' WHERE i < 2"],
+        );
+        assert!(rows.contains("1970-01-02"), "{rows}");
+    }
+    for (file, stored) in [
+        ("x.csv", ""),
+        ("x.json", ""),
+        ("x.ndjson", "STORED AS JSON"),
+        ("x.txt", "STORED AS CSV"),
+        ("x/", "STORED AS JSON"),
+    ] {
+        let error = failure(
+            folder,
+            &["-q", "-c", &format!("COPY (FROM 'dates.orc') TO '{file}' {stored}")],
+        );
+        assert!(
+            error.contains("column far") && error.contains("BIGINT"),
+            "{file}: {error}"
+        );
+    }
+    printed(folder, &["-q", "-c", "COPY (FROM 'dates.orc') TO 'again.parquet'"]);
+    let mut names: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["again.parquet", "dates.orc"]);
+}
+
+#[test]
+fn nulls_of_every_kind_are_fields_of_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let sql = "SELECT NULL AS n, '' AS e, CAST(NULL AS VARCHAR) AS v, arrow_cast(NULL, 'Dictionary(Int8, Utf8)') AS d, \
+               make_array(NULL, 1) AS l, make_array(NULL) AS m, CAST(NULL AS DATE) AS t";
+    let csv = printed(folder.path(), &["-q", "--format", "csv", "-c", sql]);
+    assert_eq!(csv, "n,e,v,d,l,m,t\n,\"\",,,\"[NULL, 1]\",[NULL],\n");
+    let tsv = printed(
+        folder.path(),
+        &["-q", "--format", "tsv", "-c", "SELECT NULL AS n, '' AS e"],
+    );
+    assert_eq!(tsv, "n\te\n\t\"\"\n");
+    let table = printed(
+        folder.path(),
+        &["-q", "--format", "table", "-c", "SELECT NULL AS n, '' AS e"],
+    );
+    assert!(table.contains("NULL"), "{table}");
+}
+
+/// The system refuses the last bytes, as on a full disk.
+#[test]
+fn files_that_cannot_be_finished_are_no_bug_and_leave_nothing() {
+    for (file, stored) in [
+        ("x.csv", "CSV"),
+        ("x.json", "JSON"),
+        ("x.parquet", "PARQUET"),
+        ("x.arrow", "ARROW"),
+        ("x.orc", "ORC"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        for place in [file, "parts/"] {
+            let sql = format!(
+                "COPY (SELECT value, random() AS r FROM generate_series(1, 400000)) TO '{place}' STORED AS {stored}"
+            );
+            let mut few = Command::new("sh");
+            few.args([
+                "-c",
+                "ulimit -f 64 && exec \"$0\" \"$@\"",
+                env!("CARGO_BIN_EXE_grampus"),
+                "-q",
+                "-c",
+                &sql,
+            ]);
+            let output = few
+                .env("NO_COLOR", "1")
+                .current_dir(folder.path())
+                .stdin(Stdio::null())
+                .output()
+                .unwrap();
+            let error = failed(&output);
+            assert!(
+                error.contains(place) && error.to_lowercase().contains("file too large"),
+                "{error}"
+            );
+            for words in ["bug", "grampus-", "Partial", "#1", "should be removed"] {
+                assert!(!error.contains(words), "{error}");
+            }
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{stored}");
+        }
+    }
+}

@@ -386,3 +386,24 @@ fn file_of_a_failed_or_cancelled_statement_is_dropped() {
     terminal.leave();
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
+
+#[test]
+fn history_has_no_passwords_and_no_keys() {
+    let mut terminal = Terminal::open(&[]);
+    for statement in [
+        "SELECT 'http://u:Hidd3n@host/a';",
+        "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION 's3://b/a.csv' OPTIONS ('aws.secret_access_key' 'Hidd3n' 'oops');",
+        "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION 'a.csv' OPTIONS (\"aws.session_token\" 'Hidd3n');",
+    ] {
+        terminal.enter(statement);
+        terminal.expect(PROMPT);
+    }
+    terminal.session.send_control('d').unwrap();
+    terminal.session.exp_eof().unwrap();
+    let history = std::fs::read_to_string(terminal.state.path().join("grampus/history")).unwrap();
+    assert!(
+        history.contains("http://u:***@host/a") && history.contains("'***' 'oops'"),
+        "{history}"
+    );
+    assert!(!history.contains("Hidd3n"), "{history}");
+}

@@ -1,6 +1,7 @@
 //! `LocalFile`: an open local file of one identity, with positioned reads.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -42,10 +43,13 @@ impl LocalFile {
     /// # Errors
     /// `Io` if the file cannot be opened, or another file has taken its place.
     pub fn open(name: &Arc<str>, path: &Path, identity: &Identity) -> Result<Self> {
-        let whole = 0..identity.length;
+        let failed = |error: std::io::Error| match error.kind() {
+            ErrorKind::PermissionDenied => io_error(name, &(0..0), "permission denied"),
+            _ => io_error(name, &(0..0), error),
+        };
         let file = Self {
             name: Arc::clone(name),
-            file: File::open(path).map_err(|error| io_error(name, &whole, error))?,
+            file: File::open(path).map_err(failed)?,
             identity: identity.clone(),
             map: Mutex::new(None),
         };

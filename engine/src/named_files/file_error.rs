@@ -1,5 +1,8 @@
 //! [`FileError`]: a file that cannot be read as its format says.
 
+use std::error::Error;
+use std::io;
+
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 
@@ -9,11 +12,17 @@ use crate::store_error::StoreError;
 
 /// A file that cannot be read, with the reader's reason.
 #[derive(Debug, thiserror::Error)]
-#[error("{file}: cannot be read as {format}: {reason}")]
-pub(crate) struct FileError {
-    file: String,
-    format: String,
-    reason: String,
+pub(crate) enum FileError {
+    /// This user may not read it.
+    #[error("{file}: cannot be opened: permission denied")]
+    Unopened { file: String },
+    /// Its bytes are not those of the format.
+    #[error("{file}: cannot be read as {format}: {reason}")]
+    Unreadable {
+        file: String,
+        format: String,
+        reason: String,
+    },
 }
 
 /// The file and its format, for errors.
@@ -41,12 +50,29 @@ impl FileName {
         if StoreError::find(&error).is_some() || !is_about_bytes(error.find_root()) {
             return error;
         }
-        DataFusionError::External(Box::new(FileError {
-            file: self.file.clone(),
-            format: self.format.clone(),
-            reason: reason(&message(&error)),
+        let file = self.file.clone();
+        DataFusionError::External(Box::new(match is_permission(&error) {
+            true => FileError::Unopened { file },
+            false => FileError::Unreadable {
+                file,
+                format: self.format.clone(),
+                reason: reason(&message(&error)),
+            },
         }))
     }
+}
+
+/// Whether the system refused for lack of permission.
+fn is_permission(error: &(dyn Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let io = error.downcast_ref::<io::Error>();
+        if io.is_some_and(|io| io.kind() == io::ErrorKind::PermissionDenied) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }
 
 fn is_about_bytes(root: &DataFusionError) -> bool {

@@ -25,7 +25,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::new_table::NewTable;
 use super::statement_text::{Place, begins_query, is_keyword, offset};
-use super::{query_mark, summary};
+use super::{query_mark, statement_secrets, summary};
 use crate::orc_table::OrcTable;
 use crate::redaction::without_passwords;
 use crate::table::listing::is_hidden_name;
@@ -111,10 +111,11 @@ pub(super) async fn statement_to_plan(state: &SessionState, mut statement: State
 /// The command of a head.
 async fn command(state: &SessionState, head: &str) -> Result<CreateExternalTable> {
     let dialect = state.config_options().sql_parser.dialect;
-    let statement = state.sql_to_statement(head, &dialect)?;
+    let mut statement = state.sql_to_statement(head, &dialect)?;
+    statement_secrets::hide(state, &mut statement);
     match state.statement_to_plan(statement).await? {
         LogicalPlan::Ddl(DdlStatement::CreateExternalTable(command)) => Ok(*command),
-        _ => plan_err!("{head} AS: no table of files"),
+        _ => plan_err!("CREATE EXTERNAL TABLE … AS: no table of files"),
     }
 }
 

@@ -264,6 +264,7 @@ impl Grampus {
         }
         let rows = self.memory.first_rows(session.target_partitions());
         let stores = Arc::new(LazyStores::default());
+        session = session.with_extension(Arc::clone(stores.secrets()));
         // DataFusion's cache of listings never ends and does not tell the stores of two buckets apart.
         let caches = CacheManagerConfig::default().with_list_files_cache_limit(0);
         let runtime = RuntimeEnvBuilder::new()

@@ -15,6 +15,7 @@
 //! plan_cache         the optimized logical plan of each statement text
 //! logical_plan       the plan of a statement that is not executed yet
 //! statement_options  OPTIONS of stores and OPTIONS of formats
+//! statement_secrets  statements without passwords and keys
 //! store_statements   stores of the OPTIONS of CREATE EXTERNAL TABLE and COPY
 //! path_tables        tables named by a path: SELECT … FROM 'data/trips.orc'
 //! replaced_files     an analyzer rule that lists the files which INSERT OVERWRITE replaces
@@ -59,6 +60,7 @@ mod spill_segments;
 mod spilling_join;
 mod statement_options;
 pub mod statement_parser;
+mod statement_secrets;
 mod statement_text;
 mod store_statements;
 mod summary;

@@ -21,6 +21,49 @@ pub(super) enum Statement {
 const COPY_OPTIONS: [&str; 2] = ["single_file_output", "execution.keep_partition_by_columns"];
 const KINDS: [StoreKind; 3] = [StoreKind::S3, StoreKind::Google, StoreKind::Azure];
 
+/// Options of stores that are no secrets, without the prefix of the store.
+const HARMLESS: [&str; 21] = [
+    "allow_http",
+    "allow_invalid_certificates",
+    "bucket",
+    "bucket_name",
+    "checksum_algorithm",
+    "connect_timeout",
+    "container_name",
+    "default_region",
+    "endpoint",
+    "endpoint_url",
+    "http1_only",
+    "http2_only",
+    "region",
+    "request_payer",
+    "s3_express",
+    "server_side_encryption",
+    "skip_signature",
+    "timeout",
+    "unsigned_payload",
+    "use_emulator",
+    "virtual_hosted_style_request",
+];
+
+/// Whether the value of an option may be shown: the option is one of the format, or known of a store. Without a format,
+/// the end of a file's name says which it is.
+pub(super) fn is_harmless(name: &str, format: Option<&str>) -> bool {
+    let lower = name.to_ascii_lowercase();
+    let plain = lower.strip_prefix("format.").unwrap_or(&lower);
+    let formats = format.map_or_else(|| vec!["ORC", "CSV", "JSON", "PARQUET"], |format| vec![format]);
+    let of_format = formats.into_iter().filter_map(format_options).flatten();
+    let store_name = plain.replace('.', "_");
+    let prefixes = KINDS.iter().filter_map(|kind| kind.prefix());
+    let mut prefixes = prefixes.filter_map(|prefix| store_name.strip_prefix(prefix));
+    let store_name = prefixes.next().unwrap_or(&store_name);
+    COPY_OPTIONS.contains(&plain)
+        || HARMLESS.contains(&store_name)
+        || of_format
+            .into_iter()
+            .any(|known| known == plain.split("::").next().unwrap_or(""))
+}
+
 /// The options of the stores at `locations`, and all others, which are checked to be options of the format.
 ///
 /// `aws.region`, `aws_region` and `region` are one option of a store.

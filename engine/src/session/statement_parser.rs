@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 use super::statement_text::{begins_query, is_keyword, offset, statements};
-use super::{create_table_as, summary};
+use super::{create_table_as, statement_secrets, summary};
 
 const SUMMARIZE: &str = "SUMMARIZE";
 /// A word of each head.
@@ -22,7 +22,7 @@ const LOCATION: &str = "LOCATION";
 /// The statements of a text, in the session's dialect.
 ///
 /// Besides DataFusion's statements there are `SUMMARIZE`, before the name of a table or a query, also after `EXPLAIN`,
-/// and `CREATE EXTERNAL TABLE … AS` before a query.
+/// and `CREATE EXTERNAL TABLE … AS` before a query. Secrets stay with the session ([`statement_secrets`]).
 ///
 /// # Errors
 /// If the text is no SQL.
@@ -44,6 +44,9 @@ pub fn parse_statements(state: &SessionState, text: &str) -> Result<Vec<Statemen
             Unread::Summarize => summary::mark(statement),
             Unread::Head(head) => create_table_as::mark(statement, &head),
         }
+    }
+    for statement in &mut statements {
+        statement_secrets::hide(state, statement);
     }
     Ok(statements)
 }

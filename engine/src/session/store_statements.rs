@@ -3,6 +3,7 @@
 //!
 //! Both give the statement a store of its own, which no other statement uses.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -18,6 +19,7 @@ use datafusion::optimizer::AnalyzerRule;
 use super::statement_options::{Statement, split};
 use crate::file_table;
 use crate::store::lazy_stores::LazyStores;
+use crate::store::secrets::Secrets;
 
 /// A table factory whose OPTIONS may configure stores. Misspelt OPTIONS are errors.
 #[derive(Debug)]
@@ -31,7 +33,8 @@ impl TableProviderFactory for StoreTables {
     async fn create(&self, state: &dyn Session, command: &CreateExternalTable) -> Result<Arc<dyn TableProvider>> {
         let format = &command.file_type;
         refuse_partitions_alone(command)?;
-        let (options, others) = split(Statement::CreateTable, format, &command.locations, &command.options)?;
+        let given = revealed(&command.options, &command.locations, self.stores.secrets());
+        let (options, others) = split(Statement::CreateTable, format, &command.locations, &given)?;
         let mut command = command.clone();
         command.options = others;
         if let Some(compression) = file_table::compression_of(format, &command.locations) {
@@ -62,6 +65,13 @@ fn refuse_partitions_alone(command: &CreateExternalTable) -> Result<()> {
     Ok(())
 }
 
+/// The options with the secrets that the statement was given ([`hide`](super::statement_secrets::hide)).
+fn revealed(options: &HashMap<String, String>, locations: &[String], secrets: &Secrets) -> HashMap<String, String> {
+    let options = options.iter();
+    let given = options.map(|(name, value)| (name.clone(), secrets.option(name, locations, value)));
+    given.collect()
+}
+
 /// An analyzer rule that takes the stores' options out of `COPY … TO … OPTIONS (…)`.
 #[derive(Debug)]
 pub(super) struct StoreCopies {
@@ -86,7 +96,8 @@ impl StoreCopies {
     fn located(&self, copy: CopyTo) -> Result<CopyTo> {
         let format = copy.file_type.get_ext();
         let locations = std::slice::from_ref(&copy.output_url);
-        let (options, others) = split(Statement::Copy, &format, locations, &copy.options)?;
+        let given = revealed(&copy.options, locations, self.stores.secrets());
+        let (options, others) = split(Statement::Copy, &format, locations, &given)?;
         Ok(CopyTo {
             output_url: self.stores.locate(&copy.output_url, &options),
             options: others,

@@ -7,6 +7,7 @@
 //!   that stands for the options. Equal options of one bucket are one store.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use datafusion::error::{DataFusionError, Result};
@@ -16,18 +17,24 @@ use object_store::local::LocalFileSystem;
 use url::{Position, Url};
 
 use super::named_store::NamedStore;
+use super::secrets::Secrets;
 use super::store_kind::{StoreKind, StoreOptions};
 use super::store_location::{remote, shown};
 use crate::redaction::{OPTIONS_PASSWORD, without_passwords};
 use crate::store_error::StoreError;
 
 /// A registry that makes the stores that it lacks.
-#[derive(Debug)]
 pub struct LazyStores {
     state: Mutex<State>,
+    secrets: Arc<Secrets>,
 }
 
-#[derive(Debug)]
+impl fmt::Debug for LazyStores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LazyStores").finish_non_exhaustive()
+    }
+}
+
 struct State {
     stores: HashMap<String, Arc<dyn ObjectStore>>,
     /// The URL and the options behind each password.
@@ -41,6 +48,7 @@ impl Default for LazyStores {
         let options = Vec::new();
         Self {
             state: Mutex::new(State { stores, options }),
+            secrets: Arc::default(),
         }
     }
 }
@@ -49,6 +57,11 @@ impl LazyStores {
     /// Locks the state. Entries are inserted whole.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The passwords and keys in the place of which something else stands.
+    pub(crate) fn secrets(&self) -> &Arc<Secrets> {
+        &self.secrets
     }
 
     /// The location of a store of these options.
@@ -114,6 +127,11 @@ impl ObjectStoreRegistry for LazyStores {
             return Ok(Arc::clone(store));
         }
         let (known, options) = state.resolve(url);
+        let Some(known) = self.secrets.with_password(&known) else {
+            let reason = "what stands for its password or OPTIONS is of another session";
+            let error = StoreError::new(shown(&key(url)), reason, "name the password or the OPTIONS here");
+            return Err(DataFusionError::External(Box::new(error)));
+        };
         let store = open(&known, options).map_err(|error| DataFusionError::External(Box::new(error)))?;
         state.stores.insert(key(url), Arc::clone(&store));
         Ok(store)

@@ -7,6 +7,7 @@
 //! nvme_location   NvmeLocation: controller and namespace of an nvme:// URL
 //! nvme_store      NvmeStore: the files of an NVMe namespace
 //! store_location  a location as a listing URL; the stores that OPTIONS configure
+//! secrets         Secrets: what stands for the passwords and keys of statements
 //! lazy_stores     LazyStores: the registry that makes stores when a statement first names them
 //! ```
 
@@ -15,5 +16,6 @@ mod named_store;
 pub(crate) mod nvme_location;
 pub(crate) mod nvme_store;
 mod request_error;
+pub(crate) mod secrets;
 pub(crate) mod store_kind;
 pub(crate) mod store_location;
