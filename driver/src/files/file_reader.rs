@@ -17,6 +17,7 @@ use super::drive::Drive;
 use super::file_error::FileError;
 use super::namespace_files::NamespaceFiles;
 use crate::error::DriverError;
+use crate::host::Device;
 
 /// Longest wait for a queue. Each read before this one is bounded by the timeouts of its commands.
 const QUEUE_PATIENCE: Duration = Duration::from_secs(120);
@@ -126,7 +127,11 @@ impl FileReader {
             match done {
                 Ok(()) => return Ok(()),
                 // The controller has failed, or was reset for another reader.
-                Err(DriverError::QueueGone { .. } | DriverError::Fatal { .. }) if !is_second => is_second = true,
+                Err(DriverError::QueueGone { .. } | DriverError::Fatal { .. }) if !is_second => {
+                    is_second = true;
+                    let recovered = self.recover(|device| device.recover());
+                    recovered.map_err(|source| self.drive.failed("recovering", source))?;
+                }
                 Err(source) => return Err(self.drive.failed(format!("reading {}", entry.name), source)),
             }
         }
@@ -182,24 +187,26 @@ impl FileReader {
 
     /// A queue in place of one that was lost. `is_last`: the reader has no other.
     fn replaced(&self, is_last: bool) -> Result<BlockChannel, FileError> {
-        let recover = |error: Option<&DriverError>| {
-            let mut device = self.drive.device().lock().unwrap_or_else(PoisonError::into_inner);
-            match error {
-                None => device.recover(),
-                // Queues whose commands do not end are not given back: they go with a reset.
-                Some(DriverError::NoQueue { .. }) if is_last => device.reset().map(|()| true),
-                Some(error) => device.recover_from(error),
-            }
-        };
         let failed = |source| self.drive.failed("recovering", source);
-        recover(None).map_err(failed)?;
-        match self.drive.channel() {
-            Err(FileError::Device { during, source, drive }) => match recover(Some(&source)).map_err(failed)? {
-                true => self.drive.channel(),
-                false => Err(FileError::Device { during, source, drive }),
-            },
-            made => made,
+        self.recover(|device| device.recover()).map_err(failed)?;
+        let (drive, during, source) = match self.drive.channel() {
+            Err(FileError::Device { drive, during, source }) => (drive, during, source),
+            made => return made,
+        };
+        let recovered = self.recover(|device| match &source {
+            // Queues whose commands do not end are not given back: they go with a reset.
+            DriverError::NoQueue { .. } if is_last => device.reset().map(|()| true),
+            error => device.recover_from(error),
+        });
+        match recovered.map_err(failed)? {
+            true => self.drive.channel(),
+            false => Err(FileError::Device { drive, during, source }),
         }
+    }
+
+    /// Recovers the controller. Whether it was reset: then the queues of before take no more commands.
+    fn recover(&self, recover: impl FnOnce(&mut Device) -> Result<bool, DriverError>) -> Result<bool, DriverError> {
+        recover(&mut self.drive.device().lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn give_back(&self, channel: BlockChannel, error: Option<&DriverError>) {
