@@ -144,7 +144,9 @@ impl KernelCache {
     /// # Errors
     /// The device has too little memory, which a compiled one would need too.
     fn load_from_folder(&self, name: &str, key: &str) -> Result<Option<Arc<Module>>, CudaError> {
-        let Some(code) = self.folder.read(key) else { return Ok(None) };
+        let Some(code) = self.folder.read(key) else {
+            return Ok(None);
+        };
         match Module::load(&self.device, &code) {
             Ok(module) => Ok(Some(self.insert(name.to_owned(), module))),
             Err(e) if e.is_out_of_memory() => Err(e),

@@ -16,7 +16,7 @@ use tables::{Nulls, assert_same, every_type, one_column, read_with_orc_rust, wri
 
 /// Writes one column, whole and without its first rows, and reads it back as `expected`'s type.
 fn check(array: ArrayRef, expected: ArrayRef) {
-    for skip in [0, 3] {
+    for skip in [0, 3].into_iter().filter(|skip| *skip <= array.len()) {
         let rows = array.len() - skip;
         let given = RecordBatch::try_from_iter([("column", array.slice(skip, rows))]).unwrap();
         let wanted = RecordBatch::try_from_iter([("column", expected.slice(skip, rows))]).unwrap();
@@ -97,6 +97,52 @@ fn dictionary_entry_null_is_a_null() {
     let array = DictionaryArray::new(keys, entries);
     let expected = StringArray::from(vec![Some("x"), None, None, Some("y"), Some("x")]);
     check(Arc::new(array), Arc::new(expected));
+}
+
+/// An all-NULL `pandas.Categorical`, `pyarrow.nulls(n, pyarrow.dictionary(…))`, and this crate's reader.
+#[test]
+fn dictionary_without_entries_has_nulls() {
+    let strings: [ArrayRef; 3] = [
+        Arc::new(StringArray::from(Vec::<&str>::new())),
+        Arc::new(LargeStringArray::from(Vec::<&str>::new())),
+        Arc::new(StringViewArray::from(Vec::<&str>::new())),
+    ];
+    for entries in &strings {
+        for rows in [0, 1, 700] {
+            let keys = Int8Array::from(vec![None; rows]);
+            let array: ArrayRef = Arc::new(DictionaryArray::new(keys, Arc::clone(entries)));
+            let expected: ArrayRef = Arc::new(StringArray::from(vec![None::<&str>; rows]));
+            check(Arc::clone(&array), Arc::clone(&expected));
+            // In a list, all of whose elements are NULL.
+            let list = |items: &ArrayRef| -> ArrayRef {
+                let item = Arc::new(Field::new("item", items.data_type().clone(), true));
+                let lengths = OffsetBuffer::from_lengths([rows]);
+                Arc::new(ListArray::new(item, lengths, Arc::clone(items), None))
+            };
+            check(list(&array), list(&expected));
+        }
+    }
+    // Entries in one batch, none in another.
+    let (none, some): (DictionaryArray<Int8Type>, DictionaryArray<Int8Type>) = (
+        [None::<&str>; 3].into_iter().collect(),
+        [Some("a"), None, Some("a")].into_iter().collect(),
+    );
+    assert!(none.values().is_empty());
+    for threshold in [0.0, 1.0] {
+        let batch = |array: &DictionaryArray<Int8Type>| {
+            RecordBatch::try_from_iter_with_nullable([("word", Arc::new(array.clone()) as ArrayRef, true)]).unwrap()
+        };
+        let options = WriterProperties {
+            dictionary_threshold: threshold,
+            row_index_stride: 2,
+            ..WriterProperties::default()
+        };
+        let written = write(&[batch(&none), batch(&some), batch(&none)], options);
+        let words = [None, None, None, Some("a"), None, Some("a"), None, None, None];
+        let expected = Arc::new(StringArray::from(words.to_vec())) as ArrayRef;
+        let expected = RecordBatch::try_from_iter_with_nullable([("word", expected, true)]).unwrap();
+        assert_same(&expected, &read_with_orc_rust(written, expected.schema()));
+    }
 }
 
 #[test]

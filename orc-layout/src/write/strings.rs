@@ -309,7 +309,7 @@ impl StringValues {
             entries: entries.clone(),
             numbers: vec![UNMAPPED; entries.len()],
         });
-        let mut keys = array.normalized_keys();
+        let mut keys = entry_numbers(array);
         if let Some(nulls) = nulls {
             keys = nulls.valid_indices().map(|row| keys[row]).collect();
         }
@@ -450,9 +450,18 @@ impl StringValues {
     }
 }
 
+/// The number of each row's entry, and any number for a NULL. A dictionary without entries has NULLs alone,
+/// and Arrow numbers none of them.
+fn entry_numbers(array: &dyn AnyDictionaryArray) -> Vec<usize> {
+    match array.values().is_empty() {
+        true => vec![0; array.len()],
+        false => array.normalized_keys(),
+    }
+}
+
 fn each_string(array: &ArrayRef, nulls: Option<&NullBuffer>, push: &mut impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
     if let Some(dictionary) = array.as_any_dictionary_opt() {
-        let keys = dictionary.normalized_keys();
+        let keys = entry_numbers(dictionary);
         let mut push_key = |key: usize| push(string_at(dictionary.values(), key));
         return match nulls {
             None => keys.into_iter().try_for_each(&mut push_key),
