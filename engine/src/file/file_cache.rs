@@ -191,7 +191,7 @@ impl FileCache {
         let handle = self.handle(file)?;
         let footer = handle.read(&[file.tail.stripes[stripe].footer_range()], io).await?;
         let layout = Arc::new(StripeLayout::parse(&file.tail, stripe, &footer[0])?);
-        let weight = 256 + layout.streams.len() * size_of_val(&layout.streams[..1]) * 2;
+        let weight = 256 + size_of_val(&layout.streams[..]) * 2;
         lock(&self.stripes).insert(key, Arc::clone(&layout), weight);
         Ok(layout)
     }

@@ -4,6 +4,9 @@
 //! row that it still keeps. DataFusion pushes both down as expressions that change. The operator that makes a filter
 //! excludes the same rows itself. So the scan may evaluate the filter or not, at any time.
 //!
+//! A join's IN list over floats is the exception: the list tells zeros apart, and the join does not. The scan evaluates
+//! such a filter without the list ([`EqualZeros`](super::equal_zeros::EqualZeros)).
+//!
 //! The state of a filter belongs to a plan, not to an execution. What a sort has learned in one execution is wrong in
 //! the next one, whose rows it would exclude all. So only the streams of the first execution use the filters.
 
@@ -19,6 +22,7 @@ use datafusion::physical_plan::PhysicalExpr;
 
 use super::Scan;
 use super::conjunct::Conjunct;
+use super::equal_zeros::without_float_lists;
 use super::pruning::Pruner;
 
 /// The dynamic filters of one scan operator.
@@ -185,7 +189,10 @@ impl FilterStates {
             return false;
         }
         let now: Vec<_> = (self.conjuncts.iter())
-            .filter_map(|conjunct| Some((snapshot(conjunct)?, conjunct.columns.as_slice())))
+            .filter_map(|conjunct| {
+                let now = without_float_lists(snapshot(conjunct)?, &scan.table).ok()?;
+                Some((now, conjunct.columns.as_slice()))
+            })
             .collect();
         let parts = now.iter().map(|(filter, columns)| (filter, *columns));
         self.pruner = Pruner::new(parts, &scan.table).filter(|_| scan.options.prune);

@@ -266,3 +266,17 @@ async fn folder_of_more_tails_than_the_cache_holds_keeps_some_of_them() {
     let id = other.files(&state).await.unwrap()[0].file.id;
     assert_eq!(other.files(&state).await.unwrap()[0].file.id, id);
 }
+
+/// Spark writes stripes of no rows, whose footers list no streams.
+#[tokio::test]
+async fn stripes_without_streams_have_no_rows() {
+    let Some(path) = grampus_test_support::data("strangers/empty_stripes.orc") else {
+        return;
+    };
+    let context = context(2);
+    register(&context, "t", &path).await;
+    let rows = run(&context, "SELECT a FROM t ORDER BY a").await;
+    assert_eq!(rows.iter().map(RecordBatch::num_rows).sum::<usize>(), 4);
+    assert_eq!(value(&context, "SELECT sum(a) FROM t").await, "10");
+    assert_eq!(value(&context, "SELECT count(*) FROM t WHERE a > 1").await, "3");
+}
