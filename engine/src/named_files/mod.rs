@@ -10,4 +10,4 @@
 pub(crate) mod file_error;
 pub(crate) mod named_format;
 mod named_morsels;
-mod named_source;
+pub(crate) mod named_source;

@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::error::Result;
+use datafusion::logical_expr::ColumnarValue;
+use datafusion::physical_expr::expressions::DynamicFilterTracking;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_plan::PhysicalExpr;
 
 use super::comparison_kernel::ComparisonKernel;
+use super::equal_zeros::EqualZeros;
 
 /// One conjunct of the filter, ready to be evaluated on a batch of just its columns.
 #[derive(Debug, Clone)]
@@ -15,7 +19,9 @@ pub(crate) struct Conjunct {
     /// The expression over the table's columns.
     pub(crate) expr: Arc<dyn PhysicalExpr>,
     /// The expression over `schema`.
-    pub(crate) compact: Arc<dyn PhysicalExpr>,
+    compact: Arc<dyn PhysicalExpr>,
+    /// The form in which a dynamic filter over floats is evaluated.
+    equal_zeros: Option<Arc<EqualZeros>>,
     /// The table columns of the expression, ascending.
     pub(crate) columns: Vec<usize>,
     /// The schema of `columns`.
@@ -33,13 +39,28 @@ impl Conjunct {
         let mut columns: Vec<usize> = collect_columns(&expr).iter().map(|column| column.index()).collect();
         columns.sort_unstable();
         let schema = Arc::new(table.project(&columns)?);
+        let compact = reassign_expr_columns(Arc::clone(&expr), &schema)?;
+        let is_dynamic = DynamicFilterTracking::classify(&expr).contains_dynamic_filter();
+        let equal_zeros = is_dynamic.then(|| EqualZeros::of(&compact, &schema)).flatten();
         Ok(Self {
             kernel: ComparisonKernel::recognise(&expr),
-            compact: reassign_expr_columns(Arc::clone(&expr), &schema)?,
+            equal_zeros: equal_zeros.map(Arc::new),
+            compact,
             expr,
             columns,
             schema,
         })
+    }
+
+    /// The expression's value for each row of a batch of `schema`.
+    ///
+    /// # Errors
+    /// If the expression fails.
+    pub(super) fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
+        match &self.equal_zeros {
+            Some(filter) => filter.now()?.evaluate(batch),
+            None => self.compact.evaluate(batch),
+        }
     }
 
     /// The expression's column, if it is the only one and has strings. Then the expression can be evaluated on the

@@ -4,6 +4,9 @@
 //! row that it still keeps. DataFusion pushes both down as expressions that change. The operator that makes a filter
 //! excludes the same rows itself. So the scan may evaluate the filter or not, at any time.
 //!
+//! A join's IN list over floats is the exception: the list tells zeros apart, and the join does not. The scan evaluates
+//! such a filter without the list ([`EqualZeros`](super::equal_zeros::EqualZeros)).
+//!
 //! The state of a filter belongs to a plan, not to an execution. What a sort has learned in one execution is wrong in
 //! the next one, whose rows it would exclude all. So only the streams of the first execution use the filters.
 

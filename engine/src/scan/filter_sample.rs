@@ -146,7 +146,7 @@ pub(crate) fn passing(scan: &Scan, file: usize, stripe: &Arc<StripeLayout>, rows
         }
         let options = RecordBatchOptions::new().with_row_count(Some(count));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&conjunct.schema), arrays, &options)?;
-        let mask = conjunct.compact.evaluate(&batch)?.into_array(count)?;
+        let mask = conjunct.evaluate(&batch)?.into_array(count)?;
         let Some(mask) = mask.as_boolean_opt() else {
             return Ok(0);
         };

@@ -13,6 +13,7 @@
 //! predicate_cascade    the order of conjuncts, by their costs
 //! conjunct             a part of the filter
 //! dynamic_filters      filters of joins and sorts above the scan
+//! equal_zeros          filters that take both zeros of floats as one value
 //! comparison_kernel    `column >= literal` where few rows pass
 //! row_division         tiles, and the rows that batches are taken from
 //! coded_strings        strings as places in a dictionary
@@ -31,6 +32,7 @@ pub(crate) mod column_locations;
 mod comparison_kernel;
 mod conjunct;
 mod dynamic_filters;
+mod equal_zeros;
 pub(crate) mod execution_listener;
 pub(crate) mod filter_sample;
 mod kept_columns;

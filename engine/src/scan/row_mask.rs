@@ -85,7 +85,7 @@ impl RowMask {
 fn evaluate(conjunct: &Conjunct, columns: Vec<ArrayRef>, rows: usize) -> Result<BooleanArray> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     let batch = RecordBatch::try_new_with_options(Arc::clone(&conjunct.schema), columns, &options)?;
-    mask(conjunct.compact.evaluate(&batch)?, rows)
+    mask(conjunct.evaluate(&batch)?, rows)
 }
 
 /// Evaluates `conjunct` once for each entry of its column's dictionary and for NULL, and looks the rows up.
