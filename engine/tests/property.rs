@@ -15,6 +15,8 @@ mod executions;
 mod filters;
 #[path = "support/flaky_store.rs"]
 mod flaky_store;
+#[path = "property/floats.rs"]
+mod floats;
 #[path = "property/queries.rs"]
 mod queries;
 #[path = "property/tables.rs"]
@@ -35,7 +37,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRu
 
 use executions::{by_row, overlap, rows_like, scan_of};
 use flaky_store::{Faults, FlakyStore};
-use queries::{QuerySpec, Shape, queries};
+use queries::{QuerySpec, Shape, queries, with_one_zero};
 use support::{Setting, difference, full_read, one_batch, register_rows, write_orc};
 use tables::{TableSpec, tables};
 
@@ -148,6 +150,23 @@ fn scans_on_demand_equal_full_reads() {
             std::fs::copy(&path, kept).map_err(|error| TestCaseError::fail(error.to_string()))?;
         }
         answer
+    });
+}
+
+#[test]
+fn floats_are_keys_with_one_zero() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    check(&floats::floats(), |spec| {
+        let folder = tempfile::tempdir().map_err(|error| TestCaseError::fail(error.to_string()))?;
+        match runtime.block_on(floats::complaint(spec, folder.path())) {
+            Ok(None) => Ok(()),
+            Ok(Some(words)) => Err(TestCaseError::fail(words)),
+            Err(error) => Err(TestCaseError::fail(error.to_string())),
+        }
     });
 }
 
@@ -274,7 +293,7 @@ async fn compare(
     }
     for query in queries {
         let memory = sessions.memory.table("t").await?;
-        let frame = query.frame(&memory, &rows, &usable)?;
+        let frame = with_one_zero(query.frame(&memory, &rows, &usable)?)?;
         let schema = Arc::new(frame.schema().as_arrow().clone());
         let expected = query.ordered(&one_batch(&schema, &frame.collect().await?));
         for (words, context) in &sessions.scanning {

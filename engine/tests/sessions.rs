@@ -1,5 +1,7 @@
 //! `Grampus`, the runtime that several sessions share: what they share, and what each change does to a session.
 
+#[path = "sessions/datafusion_repairs.rs"]
+mod datafusion_repairs;
 mod support;
 
 use std::path::Path;

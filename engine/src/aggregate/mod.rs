@@ -1,6 +1,7 @@
-//! Aggregation of few groups on the CPU.
+//! Aggregation of few groups on the CPU, and minima of floats.
 //!
 //! ```text
+//! float_extremes         min and max of floats in the order of sorts
 //! calendar_part          parts of dates, as keys
 //! value_codes            codes of the values of one type
 //! text_codes             codes of strings
@@ -21,6 +22,7 @@
 mod calendar_part;
 mod coded_keys;
 mod entry_codes;
+pub(crate) mod float_extremes;
 mod group_index;
 mod group_states;
 mod indexed_aggregate_exec;

@@ -12,4 +12,4 @@ pub(crate) mod file_error;
 mod leading_zeros;
 pub(crate) mod named_format;
 mod named_morsels;
-mod named_source;
+pub(crate) mod named_source;

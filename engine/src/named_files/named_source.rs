@@ -20,13 +20,26 @@ use object_store::ObjectStore;
 use super::named_morsels::NamedMorselizer;
 
 /// A source of DataFusion. Everything is the inner source's, except for the text of errors.
-pub(super) struct NamedSource {
+pub(crate) struct NamedSource {
     inner: Arc<dyn FileSource>,
 }
 
 impl NamedSource {
     pub(super) fn of(inner: Arc<dyn FileSource>) -> Arc<dyn FileSource> {
         Arc::new(Self { inner })
+    }
+
+    /// The source in `source`, or `source` itself if it is not named.
+    pub(crate) fn inner(source: &Arc<dyn FileSource>) -> &Arc<dyn FileSource> {
+        source.downcast_ref::<Self>().map_or(source, |named| &named.inner)
+    }
+
+    /// `changed` in place of the source in `source`: named if `source` is.
+    pub(crate) fn in_place_of(source: &Arc<dyn FileSource>, changed: Arc<dyn FileSource>) -> Arc<dyn FileSource> {
+        match source.is::<Self>() {
+            true => Self::of(changed),
+            false => changed,
+        }
     }
 }
 

@@ -1,14 +1,19 @@
 //! Filters that take both zeros of floats as one value.
 //!
 //! Hash joins hold `0.0` and `-0.0` equal, and so do DataFusion's comparisons. IN lists do not: a list of keys with one
-//! zero excludes rows with the other, which the join would match.
+//! zero excludes rows with the other, which the join would match. Keys of the form `x + 0.0` have one zero alone.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::datatypes::{DataType, Schema, SchemaRef};
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::ScalarValue;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
-use datafusion::physical_expr::expressions::{InListExpr, NotExpr, lit};
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::ScalarFunctionExpr;
+use datafusion::physical_expr::expressions::{
+    BinaryExpr, InListExpr, IsNotNullExpr, IsNullExpr, Literal, NotExpr, lit,
+};
 use datafusion::physical_expr_common::physical_expr::{snapshot_generation, snapshot_physical_expr};
 use datafusion::physical_plan::PhysicalExpr;
 
@@ -58,7 +63,7 @@ pub(super) fn without_float_lists(filter: Arc<dyn PhysicalExpr>, schema: &Schema
     let all = lit(true);
     let dropped = Arc::clone(&filter).transform_down(|expr| {
         let tells_zeros_apart = match expr.downcast_ref::<InListExpr>() {
-            Some(list) => has_float(&list.expr().data_type(schema)?),
+            Some(list) => has_float(&list.expr().data_type(schema)?) && !has_one_zero(list.expr(), schema)?,
             None => false,
         };
         Ok(match tells_zeros_apart {
@@ -72,7 +77,27 @@ pub(super) fn without_float_lists(filter: Arc<dyn PhysicalExpr>, schema: &Schema
     })
 }
 
-/// True for floats, also in nested values: several keys are fields of a struct.
+/// True if each float among the values of `expr` is no `-0.0`, for certain.
+fn has_one_zero(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<bool> {
+    if !has_float(&expr.data_type(schema)?) || without_zero_addend(expr).is_some() {
+        return Ok(true);
+    }
+    // Several keys are fields of a struct.
+    let fields = expr
+        .downcast_ref::<ScalarFunctionExpr>()
+        .filter(|call| call.name() == "struct");
+    let Some(fields) = fields else {
+        return Ok(false);
+    };
+    for field in fields.args() {
+        if !has_one_zero(field, schema)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// True for floats, also in nested values.
 fn has_float(data_type: &DataType) -> bool {
     match data_type {
         DataType::Dictionary(_, values) => has_float(values),
@@ -82,4 +107,45 @@ fn has_float(data_type: &DataType) -> bool {
         }
         data_type => data_type.is_floating(),
     }
+}
+
+/// `filter` with `x` for each `x + 0.0` that is compared. Comparisons hold zeros equal, so the rows are the same, and
+/// statistics of `x` decide the filter.
+pub(super) fn over_plain_operands(filter: &Arc<dyn PhysicalExpr>) -> Arc<dyn PhysicalExpr> {
+    let plain = Arc::clone(filter).transform_up(|expr| {
+        let compares = expr.is::<InListExpr>()
+            || expr.is::<IsNullExpr>()
+            || expr.is::<IsNotNullExpr>()
+            || expr
+                .downcast_ref::<BinaryExpr>()
+                .is_some_and(|binary| compares(*binary.op()));
+        let operands = expr.children().into_iter();
+        let plain: Vec<_> = operands.map(without_zero_addend).collect();
+        if !compares || plain.iter().all(Option::is_none) {
+            return Ok(Transformed::no(expr));
+        }
+        let operands = expr.children().into_iter().zip(plain);
+        let operands = operands.map(|(operand, plain)| plain.unwrap_or_else(|| Arc::clone(operand)));
+        let operands = operands.collect();
+        Ok(Transformed::yes(expr.with_new_children(operands)?))
+    });
+    plain.data().unwrap_or_else(|_| Arc::clone(filter))
+}
+
+fn compares(op: Operator) -> bool {
+    use Operator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq)
+}
+
+/// `x` of `x + 0.0`, for floats.
+fn without_zero_addend(expr: &Arc<dyn PhysicalExpr>) -> Option<Arc<dyn PhysicalExpr>> {
+    let sum = expr.downcast_ref::<BinaryExpr>()?;
+    let zero = sum.right().downcast_ref::<Literal>()?.value();
+    let is_zero = match zero {
+        ScalarValue::Float16(Some(zero)) => zero.to_bits() == 0,
+        ScalarValue::Float32(Some(zero)) => zero.to_bits() == 0,
+        ScalarValue::Float64(Some(zero)) => zero.to_bits() == 0,
+        _ => false,
+    };
+    (*sum.op() == Operator::Plus && is_zero).then(|| Arc::clone(sum.left()))
 }

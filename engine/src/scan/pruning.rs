@@ -17,6 +17,7 @@ use grampus_orc_layout::bloom::BloomFilter;
 use grampus_orc_layout::schema::TypeKind;
 use grampus_orc_layout::statistics::ColumnStatistics;
 
+use super::equal_zeros::over_plain_operands;
 use crate::config::InvalidUtf8;
 use crate::table::column_bounds::{self, Bound};
 
@@ -43,7 +44,7 @@ impl Pruner {
         };
         for (expr, columns) in conjuncts {
             let builder = PruningPredicateBuilder::new().with_file_schema(Arc::clone(schema));
-            let Ok(predicate) = builder.try_build(Arc::clone(expr)) else {
+            let Ok(predicate) = builder.try_build(over_plain_operands(expr)) else {
                 continue;
             };
             if predicate.always_true() {

@@ -22,24 +22,32 @@ pub(super) fn rewrite_comparisons(
         if !relevant(&schema) {
             return Ok(Transformed::no(plan));
         }
-        let names = NamePreserver::new(&plan);
-        let rewritten = plan.map_expressions(|expr| {
-            let name = names.save(&expr);
-            let rewritten = expr.transform_up(|mut expr| {
-                let is_changed = match operands(&mut expr) {
-                    Some(mut operands) => rewrite(&mut operands, &schema)?,
-                    None => false,
-                };
-                Ok(Transformed::new_transformed(expr, is_changed))
-            })?;
-            Ok(rewritten.update_data(|expr| name.restore(expr)))
-        })?;
-        match rewritten.transformed {
-            true => rewritten.map_data(LogicalPlan::recompute_schema),
-            false => Ok(rewritten),
-        }
+        rewrite_expressions(plan, &|mut expr| {
+            let is_changed = match operands(&mut expr) {
+                Some(mut operands) => rewrite(&mut operands, &schema)?,
+                None => false,
+            };
+            Ok(Transformed::new_transformed(expr, is_changed))
+        })
     })?;
     Ok(rewritten.data)
+}
+
+/// One plan node, with `rewrite` applied to each of its expressions, from the leaves up. The names of columns stay.
+pub(super) fn rewrite_expressions(
+    plan: LogicalPlan,
+    rewrite: &dyn Fn(Expr) -> Result<Transformed<Expr>>,
+) -> Result<Transformed<LogicalPlan>> {
+    let names = NamePreserver::new(&plan);
+    let rewritten = plan.map_expressions(|expr| {
+        let name = names.save(&expr);
+        let rewritten = expr.transform_up(rewrite)?;
+        Ok(rewritten.update_data(|expr| name.restore(expr)))
+    })?;
+    match rewritten.transformed {
+        true => rewritten.map_data(LogicalPlan::recompute_schema),
+        false => Ok(rewritten),
+    }
 }
 
 /// The operands of a comparison, `IN` and `BETWEEN`.

@@ -14,6 +14,12 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 
 use super::char_literals::CharLiterals;
 use super::cooperative_joins::CooperativeJoins;
+use super::datafusion_repairs::drawn_once::DrawnOnce;
+use super::datafusion_repairs::float_keys::FloatKeys;
+use super::datafusion_repairs::float_literals::FloatLiterals;
+use super::datafusion_repairs::parquet_nans::{ParquetBounds, ParquetFilters};
+use super::datafusion_repairs::scalar_functions::RepairedFunction;
+use super::datafusion_repairs::shifts::Shift;
 use super::filter_samples::FilterSamples;
 use super::large_limits::LargeLimits;
 use super::path_tables::with_tables_by_path;
@@ -219,6 +225,21 @@ impl Grampus {
         }
         if has(SessionChange::TimestampLiterals) {
             builder = builder.with_analyzer_rule(Arc::new(TimestampLiterals));
+        }
+        if has(SessionChange::FloatZeros) {
+            builder = builder.with_analyzer_rule(Arc::new(FloatLiterals));
+            builder = builder.with_optimizer_rule(Arc::new(FloatKeys));
+        }
+        if has(SessionChange::ParquetNans) {
+            ParquetBounds::insert_into(builder.physical_optimizers().get_or_insert_default());
+            builder = builder.with_physical_optimizer_rule(Arc::new(ParquetFilters));
+        }
+        if has(SessionChange::DrawnOnce) {
+            builder = builder.with_analyzer_rule(Arc::new(DrawnOnce));
+        }
+        if has(SessionChange::RepairedFunctions) {
+            RepairedFunction::replace_in(builder.scalar_functions().get_or_insert_default());
+            Shift::replace_in(builder.window_functions().get_or_insert_default());
         }
         if has(SessionChange::FilterSamples) {
             FilterSamples::insert_into(builder.physical_optimizers().get_or_insert_default());

@@ -21,7 +21,8 @@
 //! replaced_files     an analyzer rule that lists the files which INSERT OVERWRITE replaces
 //! char_literals      an analyzer rule for comparisons of CHAR columns with literals
 //! timestamp_literals an analyzer rule for comparisons of timestamps in microseconds with constants
-//! comparisons        rewrites of comparisons in plans
+//! comparisons        rewrites of comparisons and of other expressions in plans
+//! datafusion_repairs rules and functions in place of DataFusion's faults
 //! filter_samples     an optimizer rule that samples the filters of scans below joins
 //! cooperative_joins  an optimizer rule that makes joins yield to other tasks
 //! large_limits       an optimizer rule that lets the first rows of a sort spill
@@ -40,6 +41,7 @@ mod column_summaries;
 mod comparisons;
 mod cooperative_joins;
 mod create_table_as;
+mod datafusion_repairs;
 mod filter_samples;
 mod grampus;
 mod key_set;

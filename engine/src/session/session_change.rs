@@ -19,6 +19,17 @@ pub enum SessionChange {
     CharLiterals,
     /// The analyzer rule `timestamp_literals`: columns of microseconds are compared in microseconds.
     TimestampLiterals,
+    /// The analyzer rule `float_literals` and the optimizer rule `float_keys`: IN lists, CASE, keys of joins, sorts and
+    /// windows hold `0.0` and `-0.0` equal, as comparisons do.
+    FloatZeros,
+    /// The optimizer rules `parquet_bounds` and `parquet_filters`: bounds of floats in Parquet files, which leave NaN
+    /// out, neither skip rows nor answer aggregates.
+    ParquetNans,
+    /// The analyzer rule `drawn_once`: DataFusion evaluates an operand such as `random()` once for each row.
+    DrawnOnce,
+    /// The functions `round`, `trunc` and `to_timestamp` for odd numbers, and `lead` and `lag` with IGNORE NULLS. They
+    /// replace DataFusion's functions, and no others of these names.
+    RepairedFunctions,
     /// The optimizer rule `filter_samples`: in plans with joins, the filters of scans over local ORC files are
     /// evaluated on a few thousand rows. The rule runs before DataFusion's `join_selection`.
     FilterSamples,
@@ -39,12 +50,16 @@ pub enum SessionChange {
 
 impl SessionChange {
     /// All changes, in the order in which the rules run.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 15] = [
         Self::OrcTables,
         Self::OrcFormat,
         Self::PlanCache,
         Self::CharLiterals,
         Self::TimestampLiterals,
+        Self::FloatZeros,
+        Self::ParquetNans,
+        Self::DrawnOnce,
+        Self::RepairedFunctions,
         Self::FilterSamples,
         Self::GpuAggregates,
         Self::IndexedAggregates,

@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::compute::{SortColumn, lexsort_to_indices, take_record_batch};
-use datafusion::common::JoinType;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::utils::normalize_float_zero_scalar;
+use datafusion::common::{JoinType, ScalarValue};
 use datafusion::error::Result;
 use datafusion::functions_aggregate::expr_fn::{count, count_distinct, max, min, sum};
+use datafusion::logical_expr::{ExprSchemable, LogicalPlan};
 use datafusion::prelude::{DataFrame, Expr, col, lit};
 use proptest::prelude::*;
 
@@ -186,6 +189,44 @@ impl QuerySpec {
             None => Ok(selected),
         }
     }
+}
+
+/// A query of DataFusion alone with IN lists and sorts that have one zero of floats. It tells `-0.0` from `0.0` there.
+pub(crate) fn with_one_zero(frame: DataFrame) -> Result<DataFrame> {
+    let (state, plan) = frame.into_parts();
+    let plan = plan.transform_up(|node| match node {
+        LogicalPlan::Sort(mut sort) => {
+            let schema = Arc::clone(sort.input.schema());
+            for key in &mut sort.expr {
+                let data_type = key.expr.get_type(&schema)?;
+                if data_type.is_floating() {
+                    key.expr = key.expr.clone() + lit(ScalarValue::new_zero(&data_type)?);
+                }
+            }
+            Ok(Transformed::yes(LogicalPlan::Sort(sort)))
+        }
+        node => node.map_expressions(|expr| expr.transform_up(|expr| Ok(list_with_one_zero(expr)))),
+    })?;
+    Ok(DataFrame::new(state, plan.data))
+}
+
+fn list_with_one_zero(expr: Expr) -> Transformed<Expr> {
+    let Expr::InList(mut list) = expr else {
+        return Transformed::no(expr);
+    };
+    let mut zero = None;
+    for item in &mut list.list {
+        if let Expr::Literal(value, _) = item
+            && value.data_type().is_floating()
+        {
+            zero = ScalarValue::new_zero(&value.data_type()).ok();
+            *value = normalize_float_zero_scalar(value.clone());
+        }
+    }
+    if let Some(zero) = zero {
+        *list.expr = *list.expr.clone() + lit(zero);
+    }
+    Transformed::yes(Expr::InList(list))
 }
 
 /// Aggregates whose values do not depend on the order of the rows.

@@ -18,6 +18,7 @@ use super::expr_lowering::ExprLowering;
 use super::plan_fragment::PlanFragment;
 use super::typed_expr::TypedExpr;
 use super::types::{is_integer, is_number, type_of};
+use crate::aggregate::float_extremes;
 use crate::gpu::partial_state::{Moment, StateSource};
 use crate::gpu::refusal::Refusal;
 
@@ -209,7 +210,7 @@ impl Aggregates {
     }
 }
 
-/// True if the function is DataFusion's own function of this name.
+/// True if the function is DataFusion's own function of this name, or ours in its place.
 fn is_datafusions(expr: &AggregateFunctionExpr) -> bool {
     use datafusion::functions_aggregate::{
         average, bit_and_or_xor, bool_and_or, count, min_max, stddev, sum, variance,
@@ -231,7 +232,7 @@ fn is_datafusions(expr: &AggregateFunctionExpr) -> bool {
         "stddev_pop" => stddev::stddev_pop_udaf(),
         _ => return false,
     };
-    own.as_ref() == expr.fun()
+    own.as_ref() == expr.fun() || float_extremes::is_own(expr.fun())
 }
 
 /// Whether values may be 0.0 and -0.0, which are one group, and two distinct values of DataFusion.

@@ -26,7 +26,7 @@ use crate::source::ByteSource;
 use crate::streams::Stream;
 use crate::stripe::{Encoding, StripeLayout};
 use crate::tail::{FileTail, StripeInfo};
-use crate::writer_zone::WriterZone;
+use crate::writer_zone::{EarlyOffsets, WriterZone};
 
 /// Bytes in memory that record every read.
 pub(super) struct Memory {
@@ -193,11 +193,13 @@ impl Builder {
             tail_length: 0,
             is_hybrid_calendar: self.is_hybrid_calendar,
         };
+        let early_offsets = EarlyOffsets::of(&tail);
         let stripe = StripeLayout {
             info,
             streams: streams.into(),
             encodings: self.encodings.clone(),
             writer_timezone: self.zone.clone(),
+            early_offsets,
             unknown_encodings: vec![],
         };
         let memory = Arc::new(Memory {
