@@ -210,6 +210,7 @@ fn each_change_is_switched_off_alone() {
         let expected: &[&str] = match change {
             SessionChange::OrcTables => &["ORC"],
             SessionChange::OrcFormat => &["format orc"],
+            SessionChange::DataFusionRepairs => &["decimal_comparisons", "decimal_literals"],
             SessionChange::CharLiterals => &["char_literals"],
             SessionChange::TimestampLiterals => &["timestamp_literals"],
             SessionChange::FilterSamples => &["filter_samples"],

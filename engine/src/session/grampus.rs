@@ -14,6 +14,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 
 use super::char_literals::CharLiterals;
 use super::cooperative_joins::CooperativeJoins;
+use super::datafusion_repairs;
 use super::filter_samples::FilterSamples;
 use super::large_limits::LargeLimits;
 use super::path_tables::with_tables_by_path;
@@ -210,6 +211,9 @@ impl Grampus {
         }
         if has(SessionChange::OrcFormat) {
             builder = with_orc_format(builder);
+        }
+        if has(SessionChange::DataFusionRepairs) {
+            builder = datafusion_repairs::install(builder);
         }
         if has(SessionChange::CharLiterals) {
             builder = builder.with_analyzer_rule(Arc::new(CharLiterals));

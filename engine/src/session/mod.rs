@@ -16,6 +16,7 @@
 //! statement_options  OPTIONS of stores and OPTIONS of formats
 //! store_statements   stores of the OPTIONS of CREATE EXTERNAL TABLE and COPY
 //! path_tables        tables named by a path: SELECT … FROM 'data/trips.orc'
+//! datafusion_repairs repairs of DataFusion's faults, as rules and functions of ours
 //! char_literals      an analyzer rule for comparisons of CHAR columns with literals
 //! timestamp_literals an analyzer rule for comparisons of timestamps in microseconds with constants
 //! comparisons        rewrites of comparisons in plans
@@ -36,6 +37,7 @@ mod char_literals;
 mod comparisons;
 mod cooperative_joins;
 mod create_table_as;
+mod datafusion_repairs;
 mod filter_samples;
 mod grampus;
 mod key_set;

@@ -1,0 +1,61 @@
+//! Repairs of faults that DataFusion has, as rules and functions of ours.
+//!
+//! Each repair names DataFusion's issue, if there is one. `engine/tests/repairs/stock.rs` runs DataFusion alone and
+//! fails when DataFusion no longer has a fault: then the repair can go.
+//!
+//! ```text
+//! expressions          each expression of a plan, rewritten
+//! exact_number         a number as written, with all its digits
+//! place                where a constant lies among the values of a type; comparisons with it
+//! constant             constants of numbers, and their values
+//! comparison           comparisons, BETWEEN, IN and CASE, pair by pair
+//! written_numbers      literals whose digits a DOUBLE does not hold (apache/datafusion#4072)
+//! decimal_comparisons  DECIMAL beside literals and other numbers (apache/datafusion#4072, #12817)
+//! decimal_literals     literals as DECIMAL values (apache/datafusion#4072)
+//! ```
+
+mod comparison;
+mod constant;
+mod decimal_comparisons;
+mod decimal_literals;
+mod exact_number;
+mod expressions;
+mod place;
+pub(super) mod written_numbers;
+
+use std::sync::Arc;
+
+use datafusion::execution::SessionStateBuilder;
+use datafusion::optimizer::{Analyzer, AnalyzerRule};
+
+use decimal_comparisons::DecimalComparisons;
+use decimal_literals::DecimalLiterals;
+use written_numbers::WrittenNumbers;
+
+type Rules = Vec<Arc<dyn AnalyzerRule + Send + Sync>>;
+
+/// The rules that see types as written, before DataFusion adds casts.
+fn rules_before_casts() -> Rules {
+    vec![Arc::new(DecimalComparisons)]
+}
+
+/// The rules that see DataFusion's casts.
+fn rules_after_casts() -> Rules {
+    vec![Arc::new(DecimalLiterals)]
+}
+
+/// Adds all repairs to a session.
+pub(super) fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
+    let planner = Arc::new(WrittenNumbers);
+    let session = builder.config().take().unwrap_or_default();
+    builder = builder.with_config(session.with_extension(Arc::clone(&planner)));
+    builder.expr_planners().get_or_insert_default().insert(0, planner);
+    let rules = &mut builder.analyzer().get_or_insert_with(Analyzer::new).rules;
+    let casts = rules.iter().position(|rule| rule.name() == "type_coercion");
+    let at = casts.unwrap_or(rules.len());
+    drop(rules.splice(at..at, rules_before_casts()));
+    for rule in rules_after_casts() {
+        builder = builder.with_analyzer_rule(rule);
+    }
+    builder
+}

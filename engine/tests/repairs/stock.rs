@@ -1,0 +1,24 @@
+//! The faults of DataFusion alone. If one of these tests fails, DataFusion is mended and the repair can go.
+
+use datafusion::prelude::SessionContext;
+
+use super::answer_by_datafusion;
+
+async fn stock(sql: &str) -> String {
+    let found = answer_by_datafusion(&SessionContext::new(), sql).await;
+    found.unwrap_or_else(|error| format!("error: {error}"))
+}
+
+/// `decimal_comparisons`, `decimal_literals`: apache/datafusion#4072, #12817.
+#[tokio::test]
+async fn datafusion_compares_decimals_by_way_of_doubles() {
+    let equal = "SELECT CAST('10128677.64' AS DECIMAL(12, 2)) = 10128677.64";
+    assert_eq!(stock(equal).await, "false");
+    let column = "SELECT count(*) FROM (SELECT CAST(i AS DECIMAL(10, 2)) / 100 AS d, i / 100.0 AS x
+        FROM generate_series(1, 4000) t(i)) s WHERE d = x";
+    assert_ne!(stock(column).await, "4000");
+    let literal = "SELECT CAST(10046137.9887 AS DECIMAL(38, 15))";
+    assert_ne!(stock(literal).await, "10046137.988700000000000");
+    let integer = "SELECT arrow_cast(n + 0.5, 'Decimal64(12, 2)') = n FROM generate_series(1, 1) t(n)";
+    assert_eq!(stock(integer).await, "true");
+}
