@@ -8,6 +8,7 @@ mod support;
 
 mod decimals;
 mod stock;
+mod sums;
 
 use std::sync::Arc;
 

@@ -22,3 +22,17 @@ async fn datafusion_compares_decimals_by_way_of_doubles() {
     let integer = "SELECT arrow_cast(n + 0.5, 'Decimal64(12, 2)') = n FROM generate_series(1, 1) t(n)";
     assert_eq!(stock(integer).await, "true");
 }
+
+/// `exact_sums`.
+#[tokio::test]
+async fn datafusion_wraps_sums_around() {
+    let days = "SELECT sum(arrow_cast(v, 'Duration(Second)')) < arrow_cast(0, 'Duration(Second)')
+        FROM (VALUES (9223372036854775807), (1)) t(v)";
+    assert_eq!(stock(days).await, "true");
+    let average = "SELECT avg(arrow_cast(v, 'Duration(Second)')) < arrow_cast(0, 'Duration(Second)')
+        FROM (VALUES (9223372036854775807), (1)) t(v)";
+    assert_eq!(stock(average).await, "true");
+    let decimals = "SELECT sum(CAST('90000000000000000000000000000000000000' AS DECIMAL(38, 0)))
+        FROM generate_series(1, 20)";
+    assert_eq!(stock(decimals).await, "98588165395307682683126962841158942720");
+}

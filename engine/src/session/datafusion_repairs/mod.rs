@@ -12,6 +12,7 @@
 //! written_numbers      literals whose digits a DOUBLE does not hold (apache/datafusion#4072)
 //! decimal_comparisons  DECIMAL beside literals and other numbers (apache/datafusion#4072, #12817)
 //! decimal_literals     literals as DECIMAL values (apache/datafusion#4072)
+//! exact_sums           sum and avg that do not wrap around
 //! ```
 
 mod comparison;
@@ -19,6 +20,7 @@ mod constant;
 mod decimal_comparisons;
 mod decimal_literals;
 mod exact_number;
+mod exact_sums;
 mod expressions;
 mod place;
 pub(super) mod written_numbers;
@@ -30,18 +32,19 @@ use datafusion::optimizer::{Analyzer, AnalyzerRule};
 
 use decimal_comparisons::DecimalComparisons;
 use decimal_literals::DecimalLiterals;
+use exact_sums::{ExactSums, WideSums};
 use written_numbers::WrittenNumbers;
 
 type Rules = Vec<Arc<dyn AnalyzerRule + Send + Sync>>;
 
 /// The rules that see types as written, before DataFusion adds casts.
 fn rules_before_casts() -> Rules {
-    vec![Arc::new(DecimalComparisons)]
+    vec![Arc::new(DecimalComparisons), Arc::new(WideSums)]
 }
 
 /// The rules that see DataFusion's casts.
 fn rules_after_casts() -> Rules {
-    vec![Arc::new(DecimalLiterals)]
+    vec![Arc::new(DecimalLiterals), Arc::new(ExactSums)]
 }
 
 /// Adds all repairs to a session.
