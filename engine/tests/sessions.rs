@@ -210,7 +210,16 @@ fn each_change_is_switched_off_alone() {
         let expected: &[&str] = match change {
             SessionChange::OrcTables => &["ORC"],
             SessionChange::OrcFormat => &["format orc"],
-            SessionChange::DataFusionRepairs => &["decimal_comparisons", "wide_sums", "decimal_literals", "exact_sums"],
+            SessionChange::DataFusionRepairs => &[
+                "short_timestamps",
+                "decimal_comparisons",
+                "date_comparisons",
+                "wide_sums",
+                "decimal_literals",
+                "exact_sums",
+                "date_differences",
+                "short_timestamps",
+            ],
             SessionChange::CharLiterals => &["char_literals"],
             SessionChange::TimestampLiterals => &["timestamp_literals"],
             SessionChange::FilterSamples => &["filter_samples"],

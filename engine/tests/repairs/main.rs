@@ -6,6 +6,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod dates;
 mod decimals;
 mod stock;
 mod sums;

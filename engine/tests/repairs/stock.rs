@@ -36,3 +36,42 @@ async fn datafusion_wraps_sums_around() {
         FROM generate_series(1, 20)";
     assert_eq!(stock(decimals).await, "98588165395307682683126962841158942720");
 }
+
+/// A session with the column `d` of two dates, in a Parquet file with statistics.
+async fn dates(folder: &tempfile::TempDir, dates: &str) -> SessionContext {
+    let context = SessionContext::new();
+    let file = folder.path().join("t.parquet").display().to_string();
+    for sql in [
+        format!("COPY (SELECT CAST(column1 AS DATE) AS d FROM (VALUES {dates})) TO '{file}'"),
+        format!("CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION '{file}'"),
+    ] {
+        answer_by_datafusion(&context, &sql).await.unwrap();
+    }
+    context
+}
+
+/// `date_comparisons`.
+#[tokio::test]
+async fn datafusion_compares_dates_in_nanoseconds() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = dates(&folder, "('9999-12-31'), ('2019-12-01')").await;
+    let later = answer_by_datafusion(&context, "SELECT d FROM t WHERE d > now()").await;
+    assert!(later.is_err(), "{later:?}");
+}
+
+/// `date_differences`: an assertion in DataFusion, or an error.
+#[tokio::test]
+async fn datafusion_analyzes_differences_of_dates_as_durations() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = dates(&folder, "('2019-12-01'), ('2019-12-09')").await;
+    let filtered =
+        async move { answer_by_datafusion(&context, "SELECT d FROM t WHERE d - DATE '2019-12-01' > 5").await };
+    let found = tokio::spawn(filtered).await;
+    assert!(!matches!(found, Ok(Ok(_))), "{found:?}");
+}
+
+/// `short_timestamps`.
+#[tokio::test]
+async fn datafusion_reads_no_times_without_seconds() {
+    assert!(stock("SELECT TIMESTAMP '2024-01-01 10:00'").await.contains("error"));
+}

@@ -13,16 +13,22 @@
 //! decimal_comparisons  DECIMAL beside literals and other numbers (apache/datafusion#4072, #12817)
 //! decimal_literals     literals as DECIMAL values (apache/datafusion#4072)
 //! exact_sums           sum and avg that do not wrap around
+//! date_comparisons     DATE beside TIMESTAMP
+//! date_differences     date - date
+//! short_timestamps     timestamps without seconds
 //! ```
 
 mod comparison;
 mod constant;
+mod date_comparisons;
+mod date_differences;
 mod decimal_comparisons;
 mod decimal_literals;
 mod exact_number;
 mod exact_sums;
 mod expressions;
 mod place;
+mod short_timestamps;
 pub(super) mod written_numbers;
 
 use std::sync::Arc;
@@ -30,21 +36,34 @@ use std::sync::Arc;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::optimizer::{Analyzer, AnalyzerRule};
 
+use date_comparisons::DateComparisons;
+use date_differences::DateDifferences;
 use decimal_comparisons::DecimalComparisons;
 use decimal_literals::DecimalLiterals;
 use exact_sums::{ExactSums, WideSums};
+use short_timestamps::ShortTimestamps;
 use written_numbers::WrittenNumbers;
 
 type Rules = Vec<Arc<dyn AnalyzerRule + Send + Sync>>;
 
 /// The rules that see types as written, before DataFusion adds casts.
 fn rules_before_casts() -> Rules {
-    vec![Arc::new(DecimalComparisons), Arc::new(WideSums)]
+    vec![
+        Arc::new(ShortTimestamps),
+        Arc::new(DecimalComparisons),
+        Arc::new(DateComparisons),
+        Arc::new(WideSums),
+    ]
 }
 
 /// The rules that see DataFusion's casts.
 fn rules_after_casts() -> Rules {
-    vec![Arc::new(DecimalLiterals), Arc::new(ExactSums)]
+    vec![
+        Arc::new(DecimalLiterals),
+        Arc::new(ExactSums),
+        Arc::new(DateDifferences),
+        Arc::new(ShortTimestamps),
+    ]
 }
 
 /// Adds all repairs to a session.
