@@ -211,6 +211,7 @@ fn each_change_is_switched_off_alone() {
             SessionChange::OrcTables => &["ORC"],
             SessionChange::OrcFormat => &["format orc"],
             SessionChange::DataFusionRepairs => &[
+                "not_in",
                 "short_timestamps",
                 "decimal_comparisons",
                 "date_comparisons",

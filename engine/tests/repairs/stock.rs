@@ -75,3 +75,12 @@ async fn datafusion_analyzes_differences_of_dates_as_durations() {
 async fn datafusion_reads_no_times_without_seconds() {
     assert!(stock("SELECT TIMESTAMP '2024-01-01 10:00'").await.contains("error"));
 }
+
+/// `not_in`.
+#[tokio::test]
+async fn datafusion_forgets_nulls_of_not_in() {
+    assert_eq!(
+        stock("SELECT 'q' WHERE 1 NOT IN (SELECT * FROM (VALUES (3), (NULL)) v)").await,
+        "q"
+    );
+}

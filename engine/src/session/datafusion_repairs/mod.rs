@@ -16,6 +16,7 @@
 //! date_comparisons     DATE beside TIMESTAMP
 //! date_differences     date - date
 //! short_timestamps     timestamps without seconds
+//! not_in               NOT IN (SELECT …) beside NULLs
 //! ```
 
 mod comparison;
@@ -27,6 +28,7 @@ mod decimal_literals;
 mod exact_number;
 mod exact_sums;
 mod expressions;
+mod not_in;
 mod place;
 mod short_timestamps;
 pub(super) mod written_numbers;
@@ -41,6 +43,7 @@ use date_differences::DateDifferences;
 use decimal_comparisons::DecimalComparisons;
 use decimal_literals::DecimalLiterals;
 use exact_sums::{ExactSums, WideSums};
+use not_in::NotIn;
 use short_timestamps::ShortTimestamps;
 use written_numbers::WrittenNumbers;
 
@@ -49,6 +52,7 @@ type Rules = Vec<Arc<dyn AnalyzerRule + Send + Sync>>;
 /// The rules that see types as written, before DataFusion adds casts.
 fn rules_before_casts() -> Rules {
     vec![
+        Arc::new(NotIn),
         Arc::new(ShortTimestamps),
         Arc::new(DecimalComparisons),
         Arc::new(DateComparisons),
