@@ -11,6 +11,7 @@ mod decimals;
 mod not_in;
 mod stock;
 mod sums;
+mod using_keys;
 
 use std::sync::Arc;
 

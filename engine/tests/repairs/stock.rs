@@ -84,3 +84,10 @@ async fn datafusion_forgets_nulls_of_not_in() {
         "q"
     );
 }
+
+/// `using_keys`: apache/datafusion#22881.
+#[tokio::test]
+async fn datafusion_loses_keys_of_using() {
+    let joined = "SELECT k FROM (VALUES (1), (2)) l(k) RIGHT JOIN (VALUES (3)) r(k) USING (k)";
+    assert_eq!(stock(joined).await, "NULL");
+}

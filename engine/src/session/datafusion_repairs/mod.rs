@@ -17,6 +17,7 @@
 //! date_differences     date - date
 //! short_timestamps     timestamps without seconds
 //! not_in               NOT IN (SELECT …) beside NULLs
+//! using_keys           RIGHT and FULL JOIN … USING (apache/datafusion#22881)
 //! ```
 
 mod comparison;
@@ -31,6 +32,7 @@ mod expressions;
 mod not_in;
 mod place;
 mod short_timestamps;
+pub(super) mod using_keys;
 pub(super) mod written_numbers;
 
 use std::sync::Arc;
