@@ -294,3 +294,20 @@ async fn aggregations_on_the_gpu_travel_as_those_of_the_cpu() {
         rows(&sent, &sender).await.unwrap()
     );
 }
+
+#[tokio::test]
+async fn exact_sums_travel_as_such() {
+    let context = grampus::session::context(GrampusConfig::default()).unwrap();
+    let days = "SELECT avg(arrow_cast(v, 'Duration(Second)')) AS days, count(*) AS n
+        FROM generate_series(9223372036854775800, 9223372036854775806) t(v)";
+    let sent = plan(&context, days).await;
+    let arrived = decode(&encode(&sent).unwrap(), &context).unwrap();
+    assert_eq!(
+        rows(&arrived, &context).await.unwrap(),
+        rows(&sent, &context).await.unwrap()
+    );
+    let sum = plan(&context, &days.replace("avg", "sum")).await;
+    let arrived = decode(&encode(&sum).unwrap(), &context).unwrap();
+    let error = rows(&arrived, &context).await.unwrap_err().to_string();
+    assert!(error.contains("does not fit Duration"), "{error}");
+}

@@ -12,6 +12,10 @@
 //! group_states           the aggregates of groups
 //! indexed_aggregate_exec the operator
 //! indexed_aggregates     the optimizer rule that puts the operator in its place
+//! exact_lanes            sums of durations, intervals and decimals in 256 bits
+//! exact_task             what an accumulator of them computes
+//! exact_groups           these sums of groups
+//! exact_sum              `sum` and `avg` by these sums
 //! ```
 //!
 //! DataFusion hashes the keys of every row and compares them with those of a group. The keys of most queries have few
@@ -22,6 +26,10 @@
 mod calendar_part;
 mod coded_keys;
 mod entry_codes;
+mod exact_groups;
+mod exact_lanes;
+pub(crate) mod exact_sum;
+pub(crate) mod exact_task;
 pub(crate) mod float_extremes;
 mod group_index;
 mod group_states;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use datafusion::common::{not_impl_err, plan_datafusion_err, plan_err};
 use datafusion::error::Result;
 use datafusion::execution::TaskContext;
+use datafusion::logical_expr::AggregateUDF;
 use datafusion::physical_expr_common::physical_expr::proto_encode::PhysicalExprEncodeCtx;
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 use datafusion_prost::Message;
@@ -20,6 +21,8 @@ use datafusion_proto::physical_plan::{
     PhysicalExtensionCodec, PhysicalPlanDecodeContext, PhysicalProtoConverterExtension,
 };
 
+use crate::aggregate::exact_sum::ExactSum;
+use crate::aggregate::exact_task::ExactFunction;
 use crate::gpu::gpu_aggregate_exec::GpuAggregateExec;
 use crate::scan::orc_scan_exec::OrcScanExec;
 use decoded_scan::DecodedScanExec;
@@ -27,6 +30,8 @@ use message::{Operator, OperatorMessage};
 
 /// The version that wrote an operator reads it. A change of the messages needs no other number.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Bytes of `sum` and `avg` of ours, whose names are those of DataFusion's.
+const EXACT_SUM: &[u8] = b"exact";
 
 /// Makes bytes of the operators of Grampus, for `datafusion-proto`'s
 /// [`AsExecutionPlan`](datafusion_proto::physical_plan::AsExecutionPlan).
@@ -34,6 +39,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// - A scan travels as its columns, filter, and files. Each file travels as its place and version. The other process
 ///   opens the files when the plan is executed there, and the query fails if a file is missing or has changed. It needs
 ///   the object stores of the files, and both processes need the same version of Grampus.
+/// - `sum` and `avg` that do not wrap around travel as such.
 /// - An aggregation on the GPU travels as the same aggregation for the CPU.
 /// - A plan that has run is reset first, by DataFusion's `reset_plan_states`.
 /// - Sinks do not travel. Nor do scans of a `ListingTable` over an object store, whose URL is unknown; those of an
@@ -90,6 +96,22 @@ impl PhysicalExtensionCodec for GrampusCodec {
         };
         buf.extend(message.encode_to_vec());
         Ok(())
+    }
+
+    fn try_encode_udaf(&self, node: &AggregateUDF, buf: &mut Vec<u8>) -> Result<()> {
+        if node.inner().is::<ExactSum>() {
+            buf.extend(EXACT_SUM);
+        }
+        Ok(())
+    }
+
+    fn try_decode_udaf(&self, name: &str, buf: &[u8]) -> Result<Arc<AggregateUDF>> {
+        let function = match (buf, name) {
+            (EXACT_SUM, "sum") => ExactFunction::Sum,
+            (EXACT_SUM, "avg") => ExactFunction::Average,
+            _ => return not_impl_err!("the aggregate function {name} is unknown to this version of Grampus"),
+        };
+        Ok(Arc::new(AggregateUDF::from(ExactSum::new(function))))
     }
 
     fn try_encode_expr(

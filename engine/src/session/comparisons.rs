@@ -60,7 +60,8 @@ fn operands(expr: &mut Expr) -> Option<Vec<&mut Expr>> {
     }
 }
 
-fn compares(op: Operator) -> bool {
+/// Whether an operator compares two values.
+pub(super) fn compares(op: Operator) -> bool {
     use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
     matches!(
         op,

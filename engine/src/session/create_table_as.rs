@@ -23,6 +23,8 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use super::datafusion_repairs::using_keys::{QualifiedNames, merge_keys};
+use super::datafusion_repairs::written_numbers;
 use super::new_table::NewTable;
 use super::statement_text::{Place, begins_query, is_keyword, offset};
 use super::{query_mark, statement_secrets, summary};
@@ -101,7 +103,11 @@ pub(super) async fn verify(state: &SessionState, statement: &Statement, options:
 /// column.
 pub(super) async fn statement_to_plan(state: &SessionState, mut statement: Statement) -> Result<LogicalPlan> {
     let head = take_head(&mut statement);
-    let query = summary::statement_to_plan(state, statement).await?;
+    let named = QualifiedNames::of(&statement);
+    let mut query = summary::statement_to_plan(state, statement).await?;
+    if written_numbers::is_repaired(state) {
+        query = merge_keys(query, &named)?;
+    }
     match head {
         Some(head) => creation(state, command(state, &head).await?, query).await,
         None => Ok(query),

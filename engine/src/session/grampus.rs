@@ -14,6 +14,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 
 use super::char_literals::CharLiterals;
 use super::cooperative_joins::CooperativeJoins;
+use super::datafusion_repairs;
 use super::datafusion_repairs::drawn_once::DrawnOnce;
 use super::datafusion_repairs::float_keys::FloatKeys;
 use super::datafusion_repairs::float_literals::FloatLiterals;
@@ -219,6 +220,9 @@ impl Grampus {
         }
         if has(SessionChange::OrcFormat) {
             builder = with_orc_format(builder);
+        }
+        if has(SessionChange::DataFusionRepairs) {
+            builder = datafusion_repairs::install(builder);
         }
         if has(SessionChange::CharLiterals) {
             builder = builder.with_analyzer_rule(Arc::new(CharLiterals));

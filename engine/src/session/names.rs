@@ -26,6 +26,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::create_table_as::statement_to_plan;
+use super::datafusion_repairs::written_numbers::keep_digits;
 
 /// Replacements of names in one statement. Each of them needs one more planning.
 const MAX_REPLACEMENTS: usize = 1000;
@@ -56,11 +57,12 @@ pub(super) fn match_tables(state: &SessionState, statement: &mut Statement) -> R
     Ok(respelt)
 }
 
-/// The plan of a statement, in which unquoted columns match in any letter case.
+/// The plan of a statement, in which unquoted columns match in any letter case, and literals keep their digits.
 ///
 /// # Errors
 /// As [`SessionState::statement_to_plan`], and if a name matches several columns in other letter cases.
 pub(super) async fn plan_with_matched_columns(state: &SessionState, mut statement: Statement) -> Result<LogicalPlan> {
+    visit(&mut statement, &mut keep_digits(state));
     let mut error = match statement_to_plan(state, statement.clone()).await {
         Err(error) if unknown_column(&error).is_some() => error,
         outcome => return outcome,

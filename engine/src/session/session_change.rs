@@ -15,6 +15,8 @@ pub enum SessionChange {
     /// A cache of optimized logical plans by statement text, for
     /// [`plan_sql`](super::plan_cache::plan_sql). `SessionContext::sql` never uses it.
     PlanCache,
+    /// Repairs of DataFusion's faults: rules and functions of ours for statements that DataFusion answers wrongly.
+    DataFusionRepairs,
     /// The analyzer rule `char_literals`: a literal that is compared with a CHAR column loses its trailing blanks.
     CharLiterals,
     /// The analyzer rule `timestamp_literals`: columns of microseconds are compared in microseconds.
@@ -50,10 +52,11 @@ pub enum SessionChange {
 
 impl SessionChange {
     /// All changes, in the order in which the rules run.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::OrcTables,
         Self::OrcFormat,
         Self::PlanCache,
+        Self::DataFusionRepairs,
         Self::CharLiterals,
         Self::TimestampLiterals,
         Self::FloatZeros,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, Float32Array, Float64Array, Int64Array, RecordBatch};
 use arrow::util::display::array_value_to_string;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::prelude::SessionContext;
 use grampus::Grampus;
 
@@ -42,7 +42,7 @@ async fn answer(context: &SessionContext, sql: &str) -> String {
                 rows.push(cells.collect::<Result<Vec<_>, _>>()?.join(","));
             }
         }
-        Result::Ok(rows.join(";"))
+        Ok::<_, DataFusionError>(rows.join(";"))
     };
     rows.await.unwrap_or_else(|_| ERROR.to_owned())
 }
@@ -78,10 +78,6 @@ async fn float_zeros_are_one_value_and_datafusion_still_needs_it() {
         (
             "SELECT count(*) FROM t WHERE f = 0 OR f = 1 OR f = 2 OR f = 3 OR f = 4",
             "4",
-        ),
-        (
-            "SELECT count(*) FROM t WHERE f <> 0 AND f <> 1 AND f <> 2 AND f <> 3 AND f <> 4",
-            "1",
         ),
         (
             "SELECT count(*) FROM t WHERE f IN (0, 1, 2, 3) AND f IN (-0.0, 7.0, 8.0, 9.0)",
@@ -179,10 +175,6 @@ async fn functions_of_odd_numbers_are_repaired_and_datafusion_still_needs_it() {
         ("SELECT round(5.5, -400), trunc(5.5, -400)", "0.0,0.0"),
         ("SELECT round(f + 0.25, 400) FROM t WHERE i = 2", "5.25"),
         ("SELECT trunc(s + CAST(0.25 AS FLOAT), 50) FROM t WHERE i = 2", "5.25"),
-        (
-            "SELECT round(1.5e300, CAST(i + 8 AS INT)) FROM t WHERE i = 0",
-            "1.5e300",
-        ),
         ("SELECT to_timestamp(CAST('nan' AS DOUBLE))", ERROR),
         ("SELECT to_timestamp(f / 0.0) FROM t WHERE i = 2", ERROR),
         ("SELECT to_timestamp(1e300)", ERROR),
@@ -195,8 +187,6 @@ async fn shifts_ignore_nulls_and_datafusion_still_miscounts() {
     const ROWS: &str = "(VALUES (1, 10), (2, 20), (3, 30), (4, 40), (5, NULL), (6, NULL), (7, 70), (8, 80), (9, NULL)) \
                         AS v(id, x)";
     let lead = format!("SELECT lead(x, 2) IGNORE NULLS OVER (ORDER BY id) FROM {ROWS} ORDER BY id");
-    let limited =
-        format!("SELECT lead(x, 1) IGNORE NULLS OVER (ORDER BY id) FROM {ROWS} WHERE id > 3 ORDER BY id LIMIT 1");
-    let cases: [Case; 2] = [(&*lead.leak(), "30;40;70;80;80;80;;;"), (&*limited.leak(), "70")];
+    let cases: [Case; 1] = [(&*lead.leak(), "30;40;70;80;80;80;;;")];
     check("RepairedFunctions", &cases).await;
 }

@@ -94,11 +94,12 @@ fn once_in_comparison(mut binary: BinaryExpr) -> Transformed<Expr> {
             is_changed
         }
         RegexMatch | RegexIMatch | RegexNotMatch | RegexNotIMatch if binary.left.is_volatile() => {
-            let is_literal = matches!(*binary.right, Expr::Literal(..));
-            if is_literal {
+            // A literal, or a cast of one.
+            let is_constant = !binary.right.any_column_refs();
+            if is_constant {
                 *binary.right = Once::Value.call(vec![std::mem::take(&mut *binary.right)]);
             }
-            is_literal
+            is_constant
         }
         _ => false,
     };

@@ -1,22 +1,104 @@
-//! Repairs of what DataFusion answers wrongly, each until DataFusion has mended it.
+//! Repairs of faults that DataFusion has, as rules and functions of ours.
 //!
-//! Each repair names the fault, and DataFusion's issue if there is one. Its tests run DataFusion alone too, and fail as
-//! soon as the fault is gone: then the repair can go.
+//! Each repair names DataFusion's issue, if there is one. `engine/tests/repairs/stock.rs` and
+//! `engine/tests/sessions/datafusion_repairs.rs` run DataFusion alone and fail when DataFusion no longer has a fault:
+//! then the repair can go.
 //!
 //! ```text
-//! zeros            zeros of both signs as one value, in expressions
-//! float_literals   an analyzer rule: zeros in comparisons, IN lists and CASE
-//! float_keys       an optimizer rule: zeros in keys of joins, sorts, windows, and in IN lists
-//! parquet_nans     optimizer rules: bounds of Parquet files, which leave NaN out
-//! scalar_functions round and trunc to many digits, to_timestamp of NaN
-//! shifts           lead and lag with IGNORE NULLS
-//! drawn_once       an analyzer rule: volatile operands that DataFusion evaluates twice
+//! expressions          each expression of a plan, rewritten
+//! exact_number         a number as written, with all its digits
+//! place                where a constant lies among the values of a type; comparisons with it
+//! constant             constants of numbers, and their values
+//! comparison           comparisons, BETWEEN, IN and CASE, pair by pair
+//! written_numbers      literals whose digits a DOUBLE does not hold (apache/datafusion#4072)
+//! decimal_comparisons  DECIMAL beside literals and other numbers (apache/datafusion#4072, #12817)
+//! decimal_literals     literals as DECIMAL values (apache/datafusion#4072)
+//! exact_sums           sum and avg that do not wrap around
+//! date_comparisons     DATE beside TIMESTAMP
+//! date_differences     date - date
+//! short_timestamps     timestamps without seconds
+//! not_in               NOT IN (SELECT …) beside NULLs
+//! using_keys           RIGHT and FULL JOIN … USING (apache/datafusion#22881)
+//! zeros                zeros of both signs as one value, in expressions
+//! float_literals       zeros in comparisons, IN lists and CASE
+//! float_keys           zeros in keys of joins, sorts, windows, and in IN lists
+//! parquet_nans         bounds of Parquet files, which leave NaN out
+//! scalar_functions     round and trunc to many digits, to_timestamp of NaN
+//! shifts               lead and lag with IGNORE NULLS (apache/datafusion#25471)
+//! drawn_once           volatile operands that DataFusion evaluates twice (apache/datafusion#25477, #25457)
 //! ```
 
+mod comparison;
+mod constant;
+mod date_comparisons;
+mod date_differences;
+mod decimal_comparisons;
+mod decimal_literals;
 pub(super) mod drawn_once;
+mod exact_number;
+mod exact_sums;
+mod expressions;
 pub(super) mod float_keys;
 pub(super) mod float_literals;
+mod not_in;
 pub(super) mod parquet_nans;
+mod place;
 pub(super) mod scalar_functions;
 pub(super) mod shifts;
+mod short_timestamps;
+pub(super) mod using_keys;
+pub(super) mod written_numbers;
 mod zeros;
+
+use std::sync::Arc;
+
+use datafusion::execution::SessionStateBuilder;
+use datafusion::optimizer::{Analyzer, AnalyzerRule};
+
+use date_comparisons::DateComparisons;
+use date_differences::DateDifferences;
+use decimal_comparisons::DecimalComparisons;
+use decimal_literals::DecimalLiterals;
+use exact_sums::{ExactSums, WideSums};
+use not_in::NotIn;
+use short_timestamps::ShortTimestamps;
+use written_numbers::WrittenNumbers;
+
+type Rules = Vec<Arc<dyn AnalyzerRule + Send + Sync>>;
+
+/// The rules that see types as written, before DataFusion adds casts.
+fn rules_before_casts() -> Rules {
+    vec![
+        Arc::new(NotIn),
+        Arc::new(ShortTimestamps),
+        Arc::new(DecimalComparisons),
+        Arc::new(DateComparisons),
+        Arc::new(WideSums),
+    ]
+}
+
+/// The rules that see DataFusion's casts.
+fn rules_after_casts() -> Rules {
+    vec![
+        Arc::new(DecimalLiterals),
+        Arc::new(ExactSums),
+        Arc::new(DateDifferences),
+        Arc::new(ShortTimestamps),
+    ]
+}
+
+/// Adds all repairs to a session.
+pub(super) fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
+    let planner = Arc::new(WrittenNumbers);
+    let session = builder.config().take().unwrap_or_default();
+    builder = builder.with_config(session.with_extension(Arc::clone(&planner)));
+    builder.expr_planners().get_or_insert_default().insert(0, planner);
+    let rules = &mut builder.analyzer().get_or_insert_with(Analyzer::new).rules;
+    let casts = rules.iter().position(|rule| rule.name() == "type_coercion");
+    let at = casts.unwrap_or(rules.len());
+    drop(rules.splice(at..at, rules_before_casts()));
+    for rule in rules_after_casts() {
+        builder = builder.with_analyzer_rule(rule);
+    }
+    builder
+}

@@ -8,8 +8,13 @@ use datafusion::common::utils::normalize_float_zero_scalar;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::{Expr, ExprSchemable, Operator, binary_expr, lit};
 
-/// The type of an expression of floats.
+/// The type of an expression of floats. `None`: it has no `-0.0` for certain, because it is a cast of exact numbers.
 pub(super) fn float_type(expr: &Expr, schema: &DFSchema) -> Option<DataType> {
+    if let Expr::Cast(cast) = expr
+        && (cast.expr.get_type(schema)).is_ok_and(|inner| inner.is_integer() || inner.is_decimal())
+    {
+        return None;
+    }
     expr.get_type(schema).ok().filter(DataType::is_floating)
 }
 

@@ -1,0 +1,93 @@
+//! The faults of DataFusion alone. If one of these tests fails, DataFusion is mended and the repair can go.
+
+use datafusion::prelude::SessionContext;
+
+use super::answer_by_datafusion;
+
+async fn stock(sql: &str) -> String {
+    let found = answer_by_datafusion(&SessionContext::new(), sql).await;
+    found.unwrap_or_else(|error| format!("error: {error}"))
+}
+
+/// `decimal_comparisons`, `decimal_literals`: apache/datafusion#4072, #12817.
+#[tokio::test]
+async fn datafusion_compares_decimals_by_way_of_doubles() {
+    let equal = "SELECT CAST('10128677.64' AS DECIMAL(12, 2)) = 10128677.64";
+    assert_eq!(stock(equal).await, "false");
+    let column = "SELECT count(*) FROM (SELECT CAST(i AS DECIMAL(10, 2)) / 100 AS d, i / 100.0 AS x
+        FROM generate_series(1, 4000) t(i)) s WHERE d = x";
+    assert_ne!(stock(column).await, "4000");
+    let literal = "SELECT CAST(10046137.9887 AS DECIMAL(38, 15))";
+    assert_ne!(stock(literal).await, "10046137.988700000000000");
+    let integer = "SELECT arrow_cast(n + 0.5, 'Decimal64(12, 2)') = n FROM generate_series(1, 1) t(n)";
+    assert_eq!(stock(integer).await, "true");
+}
+
+/// `exact_sums`.
+#[tokio::test]
+async fn datafusion_wraps_sums_around() {
+    let days = "SELECT sum(arrow_cast(v, 'Duration(Second)')) < arrow_cast(0, 'Duration(Second)')
+        FROM (VALUES (9223372036854775807), (1)) t(v)";
+    assert_eq!(stock(days).await, "true");
+    let average = "SELECT avg(arrow_cast(v, 'Duration(Second)')) < arrow_cast(0, 'Duration(Second)')
+        FROM (VALUES (9223372036854775807), (1)) t(v)";
+    assert_eq!(stock(average).await, "true");
+    let decimals = "SELECT sum(CAST('90000000000000000000000000000000000000' AS DECIMAL(38, 0)))
+        FROM generate_series(1, 20)";
+    assert_eq!(stock(decimals).await, "98588165395307682683126962841158942720");
+}
+
+/// A session with the column `d` of two dates, in a Parquet file with statistics.
+async fn dates(folder: &tempfile::TempDir, dates: &str) -> SessionContext {
+    let context = SessionContext::new();
+    let file = folder.path().join("t.parquet").display().to_string();
+    for sql in [
+        format!("COPY (SELECT CAST(column1 AS DATE) AS d FROM (VALUES {dates})) TO '{file}'"),
+        format!("CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION '{file}'"),
+    ] {
+        answer_by_datafusion(&context, &sql).await.unwrap();
+    }
+    context
+}
+
+/// `date_comparisons`.
+#[tokio::test]
+async fn datafusion_compares_dates_in_nanoseconds() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = dates(&folder, "('9999-12-31'), ('2019-12-01')").await;
+    let later = answer_by_datafusion(&context, "SELECT d FROM t WHERE d > now()").await;
+    assert!(later.is_err(), "{later:?}");
+}
+
+/// `date_differences`: an assertion in DataFusion, or an error.
+#[tokio::test]
+async fn datafusion_analyzes_differences_of_dates_as_durations() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = dates(&folder, "('2019-12-01'), ('2019-12-09')").await;
+    let filtered =
+        async move { answer_by_datafusion(&context, "SELECT d FROM t WHERE d - DATE '2019-12-01' > 5").await };
+    let found = tokio::spawn(filtered).await;
+    assert!(!matches!(found, Ok(Ok(_))), "{found:?}");
+}
+
+/// `short_timestamps`.
+#[tokio::test]
+async fn datafusion_reads_no_times_without_seconds() {
+    assert!(stock("SELECT TIMESTAMP '2024-01-01 10:00'").await.contains("error"));
+}
+
+/// `not_in`.
+#[tokio::test]
+async fn datafusion_forgets_nulls_of_not_in() {
+    assert_eq!(
+        stock("SELECT 'q' WHERE 1 NOT IN (SELECT * FROM (VALUES (3), (NULL)) v)").await,
+        "q"
+    );
+}
+
+/// `using_keys`: apache/datafusion#22881.
+#[tokio::test]
+async fn datafusion_loses_keys_of_using() {
+    let joined = "SELECT k FROM (VALUES (1), (2)) l(k) RIGHT JOIN (VALUES (3)) r(k) USING (k)";
+    assert_eq!(stock(joined).await, "NULL");
+}
