@@ -12,6 +12,7 @@ use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 use grampus::GrampusConfig;
 use grampus::session::plan_cache::plan_sql;
+use grampus_atomic_output::temporary_folder::{Purpose, TemporaryFolder};
 
 fn context() -> SessionContext {
     grampus::session::context(GrampusConfig::default()).unwrap()
@@ -283,25 +284,22 @@ async fn folders_with_other_files_are_not_overwritten() {
     }
 }
 
-/// Hidden files of killed statements are removed, and those of running ones are not.
+/// Hidden folders of killed statements are removed; those of running ones, and files of other programs, are not.
 #[tokio::test]
 async fn leftovers_of_killed_statements_are_removed() {
     let folder = tempfile::tempdir().unwrap();
     let context = three_files(folder.path()).await;
     let table = folder.path().join("t");
-    let (dead, live) = (table.join(".a.orc.x1.grampus"), table.join(".b.orc.x2.grampus"));
-    let other = table.join("._c.grampus.txt");
-    for path in [&dead, &live, &other] {
-        fs::write(path, "unfinished").unwrap();
-    }
-    let lock = fs::File::open(&live).unwrap();
-    lock.lock().unwrap();
+    let live = TemporaryFolder::create(&table, Purpose::Staging).unwrap();
+    let (dead, others) = (table.join(".grampus-abcdefghijkl.tmp"), table.join(".a.orc.x1.grampus"));
+    fs::create_dir(&dead).unwrap();
+    fs::write(&others, "of another program").unwrap();
     answer(&context, "INSERT INTO t VALUES (7, 8)").await.unwrap();
-    assert!(!dead.exists() && live.exists() && other.exists());
-    fs::remove_file(other).unwrap();
+    assert!(!dead.exists() && live.path().exists() && others.exists());
     let error = answer(&context, "INSERT OVERWRITE t VALUES (7, 8)").await.unwrap_err();
-    assert!(error.to_string().contains(".b.orc.x2.grampus"), "{error}");
-    drop(lock);
+    assert!(error.to_string().contains(".a.orc.x1.grampus"), "{error}");
+    fs::remove_file(others).unwrap();
+    drop(live);
     answer(&context, "INSERT OVERWRITE t VALUES (7, 8)").await.unwrap();
     assert!(answer(&context, TOTAL).await.unwrap().contains("| 1 "));
     assert!(names(&table).iter().all(|name| !name.starts_with('.')));

@@ -140,7 +140,7 @@ fn scans_on_demand_equal_full_reads() {
     let queries_per_table = number("GRAMPUS_TEST_QUERIES").map_or(8, |queries| queries as usize);
     let cases = (tables(), prop::collection::vec(queries(), 1..=queries_per_table.max(1)));
     let sessions = runtime.block_on(sessions());
-    check(&cases, |(table, queries)| {
+    check(32, &cases, |(table, queries)| {
         let folder = tempfile::tempdir().map_err(|error| TestCaseError::fail(error.to_string()))?;
         let path = folder.path().join("table.orc");
         let answer = runtime.block_on(compare(&sessions, &path, table, queries));
@@ -160,7 +160,8 @@ fn floats_are_keys_with_one_zero() {
         .enable_all()
         .build()
         .expect("a runtime");
-    check(&floats::floats(), |spec| {
+    // A case has some fifty queries over three kinds of tables.
+    check(8, &floats::floats(), |spec| {
         let folder = tempfile::tempdir().map_err(|error| TestCaseError::fail(error.to_string()))?;
         match runtime.block_on(floats::complaint(spec, folder.path())) {
             Ok(None) => Ok(()),
@@ -175,8 +176,8 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Runs a property on random cases. A failure names the seed.
-fn check<S: Strategy>(strategy: &S, property: impl Fn(&S::Value) -> Result<(), TestCaseError>) {
+/// Runs a property on random cases, `default_cases` unless the environment says otherwise. A failure names the seed.
+fn check<S: Strategy>(default_cases: u32, strategy: &S, property: impl Fn(&S::Value) -> Result<(), TestCaseError>) {
     let now = || {
         std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
@@ -186,7 +187,7 @@ fn check<S: Strategy>(strategy: &S, property: impl Fn(&S::Value) -> Result<(), T
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let config = Config {
-        cases: number("GRAMPUS_TEST_CASES").map_or(32, |cases| cases as u32),
+        cases: number("GRAMPUS_TEST_CASES").map_or(default_cases, |cases| cases as u32),
         failure_persistence: None,
         max_shrink_time: 60_000,
         ..Config::default()

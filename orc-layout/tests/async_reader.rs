@@ -165,7 +165,7 @@ fn object_stores_are_read() {
     }
     let absent = ObjectStoreSource::new(store, "absent.orc".into());
     let error = block_on(OrcStreamBuilder::try_new(absent)).unwrap_err();
-    assert!(error.to_string().starts_with("absent.orc: cannot read"), "{error}");
+    assert!(error.to_string().starts_with("absent.orc: cannot be opened"), "{error}");
     let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<object_store::Error>());
     assert!(matches!(source, Some(object_store::Error::NotFound { .. })));
 }

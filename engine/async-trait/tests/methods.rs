@@ -1,5 +1,8 @@
 //! Traits and implementations as the crates of the tree write them.
 
+// The macro says that type parameters outlive the future.
+#![allow(clippy::multiple_bound_locations)]
+
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;

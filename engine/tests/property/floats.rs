@@ -35,8 +35,10 @@ const VALUES: [f64; 14] = [
     -f64::NAN,
 ];
 
-/// Comparisons, and the orders for which they are true.
-const COMPARISONS: [(&str, fn(Ordering) -> bool); 6] = [
+/// A comparison, and the orders for which it is true.
+type Comparison = (&'static str, fn(Ordering) -> bool);
+
+const COMPARISONS: [Comparison; 6] = [
     ("=", Ordering::is_eq),
     ("<>", Ordering::is_ne),
     ("<", Ordering::is_lt),
@@ -338,7 +340,7 @@ async fn sessions(spec: &FloatSpec, folder: &Path) -> Result<Vec<(String, Sessio
         write_orc(
             &folder.join(format!("{name}.orc")),
             rows.schema(),
-            &[rows.clone()],
+            std::slice::from_ref(&rows),
             options,
         );
         register_rows(&writer, name, &rows);

@@ -36,7 +36,7 @@ fn write_timestamps(path: &Path, nanoseconds: &[i64], edit: impl FnOnce(&mut Fil
     let seconds = nanoseconds.iter().map(|value| value / 1_000_000_000 - 1_420_070_400);
     // The stream of nanoseconds has no signs: its numbers are those that the signed ones are stored as.
     let unsigned = |value: i64| (value as u64 >> 1) as i64 ^ -(value & 1);
-    let nanos = nanoseconds.iter().map(|value| unsigned(value % 1_000_000_000 << 3));
+    let nanos = nanoseconds.iter().map(|value| unsigned((value % 1_000_000_000) << 3));
     let seconds: ArrayRef = Arc::new(Int64Array::from_iter_values(seconds));
     let nanos: ArrayRef = Arc::new(Int64Array::from_iter_values(nanos));
     write(path, vec![("t", seconds), ("nanos", nanos)], without_index(), |parts| {

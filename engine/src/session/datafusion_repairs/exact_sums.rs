@@ -1,10 +1,7 @@
 //! [`ExactSums`] and [`WideSums`]: `sum` and `avg` that do not wrap around.
 //!
-//! DataFusion's sums of durations, of intervals and of decimals wrap around beyond their bits. The rule puts
-//! [`ExactSum`] in the place of DataFusion's functions, for the types whose sums can get there:
-//!
-//! - durations and intervals;
-//! - decimals whose sum has no ten digits more than its values. A sum with ten more needs 10^10 rows to pass them.
+//! DataFusion's sums of durations and of intervals wrap around beyond their bits. The rule puts [`ExactSum`] in the
+//! place of DataFusion's functions for these types. Sums of decimals stay DataFusion's, which GPUs compute too.
 //!
 //! [`WideSums`] sums decimals of 32 and 64 bits as those of 128 bits. It changes the type of the sum, so it runs before
 //! DataFusion adds casts.
@@ -22,9 +19,6 @@ use datafusion::optimizer::AnalyzerRule;
 use super::expressions::rewrite_expressions;
 use crate::aggregate::exact_sum::ExactSum;
 use crate::aggregate::exact_task::ExactFunction;
-
-/// Digits that DataFusion's type of a sum has more than its values, if the type can.
-const MORE_DIGITS: u8 = 10;
 
 /// The rule.
 #[derive(Debug)]
@@ -102,8 +96,6 @@ fn exchange(function: &mut Arc<AggregateUDF>, arguments: &[Expr], schema: &DFSch
     let wraps = match argument.get_type(schema)? {
         DataType::Duration(_) => true,
         DataType::Interval(_) => is_sum,
-        DataType::Decimal128(precision, _) => is_sum && precision > 38 - MORE_DIGITS,
-        DataType::Decimal256(precision, _) => is_sum && precision > 76 - MORE_DIGITS,
         _ => false,
     };
     if wraps {

@@ -226,7 +226,10 @@ fn check_times(seconds: &ColumnarValue) -> Result<()> {
     const END: f64 = i64::MAX as f64 / 1e9;
     let seconds = cast(&seconds.to_array(1)?, &DataType::Float64)?;
     let seconds = seconds.as_primitive::<Float64Type>();
-    let wrong = seconds.iter().flatten().find(|seconds| !(seconds.abs() < END));
+    let wrong = seconds
+        .iter()
+        .flatten()
+        .find(|seconds| seconds.is_nan() || seconds.abs() >= END);
     match wrong {
         Some(seconds) => exec_err!(
             "to_timestamp: {seconds} seconds are no timestamp (1677-09-21 to 2262-04-11); \
