@@ -22,7 +22,7 @@ const LOCATION: &str = "LOCATION";
 /// The statements of a text, in the session's dialect.
 ///
 /// Besides DataFusion's statements there are `SUMMARIZE`, before the name of a table or a query, also after `EXPLAIN`,
-/// and `CREATE EXTERNAL TABLE … AS` before a query. Secrets stay with the session ([`statement_secrets`]).
+/// and `CREATE EXTERNAL TABLE … AS` before a query. Secrets stay with the session.
 ///
 /// # Errors
 /// If the text is no SQL.
