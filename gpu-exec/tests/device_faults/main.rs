@@ -156,7 +156,9 @@ impl Outcomes {
         let (now, then) = (counts(&faults), reference.last);
         for operation in HostOperation::ALL {
             let (now, then) = (now[operation as usize], then[operation as usize]);
-            if now > then + then / 2 {
+            // The reader threads' timing decides when a slot of the ring is first used, and pinned.
+            let spare = 2 * u64::from(matches!(operation, HostOperation::Pin));
+            if now > then + then / 2 + spare {
                 return Err(format!("{now} of {operation:?}, not {then}"));
             }
         }
