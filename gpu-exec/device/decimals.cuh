@@ -39,6 +39,14 @@ GRAMPUS_DEVICE i128 multiply_checked(i128 a, i128 b, bool& refused) {
 // A product of which each factor has 64 bits always fits.
 GRAMPUS_DEVICE i128 multiply_wide(i64 a, i64 b) { return (i128)a * b; }
 
+// Sums wrap at 128 bits. 2^39 values of 89 bits, the sign among them, do not reach that, and no query has more rows.
+// Refuse a longer one.
+GRAMPUS_DEVICE i128 summand(i128 v, bool& refused) {
+    const u64 from_zero = (u64)(v >> 64) + (1ull << 24);
+    refused |= from_zero >> 25 != 0;
+    return v;
+}
+
 GRAMPUS_DEVICE Wide widen(i128 v) { return Wide{(u64)v, (u64)((u128)v >> 64)}; }
 
 // The nearest double, of two equally near ones the even one.

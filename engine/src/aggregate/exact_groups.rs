@@ -5,7 +5,7 @@ use arrow::datatypes::{Decimal256Type, UInt64Type, i256};
 use datafusion::error::Result;
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 
-use super::exact_lanes::ExactLanes;
+use super::exact_lanes::{ExactLanes, Numbers, Rows, lanes_of};
 use super::exact_task::{STATE, Task};
 
 /// The sums of groups by number.
@@ -33,6 +33,14 @@ impl ExactGroups {
         }
     }
 
+    fn add(&mut self, sums: &[Numbers<'_>], group_indices: &[usize], rows: &Rows) -> Result<()> {
+        let mut fits = true;
+        for (sums, numbers) in self.sums.lanes.iter_mut().zip(sums) {
+            fits &= numbers.add_to(sums, group_indices, rows);
+        }
+        if fits { Ok(()) } else { Err(self.task.beyond()) }
+    }
+
     fn take(&mut self, emit_to: EmitTo) -> (ExactLanes, Vec<u64>) {
         let lanes = self
             .sums
@@ -42,11 +50,6 @@ impl ExactGroups {
             .collect();
         (ExactLanes { lanes }, emit_to.take_needed(&mut self.counts))
     }
-}
-
-/// Whether the row has a value that the filter lets pass.
-fn has_value(values: &dyn Array, filter: Option<&BooleanArray>, row: usize) -> bool {
-    values.is_valid(row) && filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row))
 }
 
 /// The fields of the state.
@@ -68,18 +71,9 @@ impl GroupsAccumulator for ExactGroups {
         total_num_groups: usize,
     ) -> Result<()> {
         self.grow(total_num_groups);
-        let values = &values[0];
-        let numbers = ExactLanes::of(values)?;
-        for (row, &group) in group_indices.iter().enumerate() {
-            if !has_value(values, opt_filter, row) {
-                continue;
-            }
-            self.counts[group] += 1;
-            for (sums, numbers) in self.sums.lanes.iter_mut().zip(&numbers.lanes) {
-                sums[group] = self.task.add(sums[group], numbers[row])?;
-            }
-        }
-        Ok(())
+        let rows = Rows::of(&values[0], opt_filter);
+        rows.for_each(|row| self.counts[group_indices[row]] += 1);
+        self.add(&lanes_of(&values[0])?, group_indices, &rows)
     }
 
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
@@ -100,26 +94,26 @@ impl GroupsAccumulator for ExactGroups {
                 self.counts[group] += counts.value(row);
             }
         }
-        for (sums, states) in self.sums.lanes.iter_mut().zip(&values[1..]) {
-            let states = states.as_primitive::<Decimal256Type>();
-            for (row, &group) in group_indices.iter().enumerate() {
-                if states.is_valid(row) {
-                    sums[group] = self.task.add(sums[group], states.value(row))?;
-                }
+        for (lane, states) in values[1..].iter().enumerate() {
+            let (rows, states) = (Rows::of(states, None), states.as_primitive::<Decimal256Type>());
+            let sums = &mut self.sums.lanes[lane];
+            if !Numbers::Long(states.values()).add_to(sums, group_indices, &rows) {
+                return Err(self.task.beyond());
             }
         }
         Ok(())
     }
 
     fn convert_to_state(&self, values: &[ArrayRef], opt_filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
-        let array = &values[0];
-        let mut sums = ExactLanes::of(array)?;
-        let rows = 0..array.len();
-        let counts: Vec<u64> = rows.map(|row| u64::from(has_value(array, opt_filter, row))).collect();
-        for lane in &mut sums.lanes {
-            for (number, _) in lane.iter_mut().zip(&counts).filter(|(_, count)| **count == 0) {
-                *number = i256::ZERO;
-            }
+        let rows = Rows::of(&values[0], opt_filter);
+        let mut counts = vec![0; values[0].len()];
+        rows.for_each(|row| counts[row] = 1);
+        let numbers = lanes_of(&values[0])?;
+        let mut sums = ExactLanes {
+            lanes: vec![vec![i256::ZERO; counts.len()]; numbers.len()],
+        };
+        for (sums, numbers) in sums.lanes.iter_mut().zip(&numbers) {
+            rows.for_each(|row| sums[row] = numbers.get(row));
         }
         states(sums, counts)
     }

@@ -3,13 +3,14 @@
 //! A duration and a decimal have one lane. An interval has one for its months, its days and its smaller part, each of
 //! which is summed by itself.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, Decimal128Array, Decimal256Array, IntervalDayTimeArray, IntervalMonthDayNanoArray,
-    IntervalYearMonthArray, PrimitiveArray,
+    Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Decimal256Array, IntervalDayTimeArray,
+    IntervalMonthDayNanoArray, IntervalYearMonthArray, PrimitiveArray,
 };
-use arrow::buffer::NullBuffer;
+use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Decimal128Type, Decimal256Type, DurationMicrosecondType, DurationMillisecondType,
     DurationNanosecondType, DurationSecondType, IntervalDayTime, IntervalDayTimeType, IntervalMonthDayNano,
@@ -21,10 +22,18 @@ use datafusion::error::{DataFusionError, Result};
 /// Most lanes of a type.
 pub(super) const MAX_LANES: usize = 3;
 
-/// Lane by lane, a number for each row or group.
+/// Lane by lane, a number for each group.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct ExactLanes {
     pub(super) lanes: Vec<Vec<i256>>,
+}
+
+/// Numbers of a lane, one for each row.
+#[derive(Debug)]
+pub(super) enum Numbers<'a> {
+    Short(Cow<'a, [i128]>),
+    /// Those of decimals of 256 bits.
+    Long(&'a [i256]),
 }
 
 /// Lanes of a type; `None`: the type is not summed here.
@@ -38,46 +47,121 @@ pub(super) fn lane_count(data_type: &DataType) -> Option<usize> {
     })
 }
 
+/// The lanes of an array's values; numbers of NULLs are any.
+pub(super) fn lanes_of(array: &dyn Array) -> Result<Vec<Numbers<'_>>> {
+    fn numbers<T: ArrowPrimitiveType>(array: &dyn Array, number: impl Fn(T::Native) -> i128) -> Numbers<'_> {
+        let values = array.as_primitive::<T>().values().iter();
+        Numbers::Short(values.map(|&value| number(value)).collect())
+    }
+    Ok(match array.data_type() {
+        DataType::Duration(TimeUnit::Second) => vec![numbers::<DurationSecondType>(array, i128::from)],
+        DataType::Duration(TimeUnit::Millisecond) => vec![numbers::<DurationMillisecondType>(array, i128::from)],
+        DataType::Duration(TimeUnit::Microsecond) => vec![numbers::<DurationMicrosecondType>(array, i128::from)],
+        DataType::Duration(TimeUnit::Nanosecond) => vec![numbers::<DurationNanosecondType>(array, i128::from)],
+        DataType::Decimal128(..) => {
+            let values: &[i128] = array.as_primitive::<Decimal128Type>().values();
+            vec![Numbers::Short(values.into())]
+        }
+        DataType::Decimal256(..) => vec![Numbers::Long(array.as_primitive::<Decimal256Type>().values())],
+        DataType::Interval(IntervalUnit::YearMonth) => vec![numbers::<IntervalYearMonthType>(array, i128::from)],
+        DataType::Interval(IntervalUnit::DayTime) => {
+            let lane = |part: fn(IntervalDayTime) -> i32| {
+                numbers::<IntervalDayTimeType>(array, move |value| i128::from(part(value)))
+            };
+            vec![lane(|value| value.days), lane(|value| value.milliseconds)]
+        }
+        DataType::Interval(IntervalUnit::MonthDayNano) => {
+            let lane = |part: fn(IntervalMonthDayNano) -> i64| {
+                numbers::<IntervalMonthDayNanoType>(array, move |value| i128::from(part(value)))
+            };
+            vec![
+                lane(|value| i64::from(value.months)),
+                lane(|value| i64::from(value.days)),
+                lane(|value| value.nanoseconds),
+            ]
+        }
+        other => return not_impl_err!("exact sums of {other}"),
+    })
+}
+
+impl Numbers<'_> {
+    pub(super) fn get(&self, row: usize) -> i256 {
+        match self {
+            Self::Short(numbers) => i256::from_i128(numbers[row]),
+            Self::Long(numbers) => numbers[row],
+        }
+    }
+
+    /// Adds the number of each of `rows` to the sum of its group. Returns false if a sum takes more than 256 bits.
+    pub(super) fn add_to(&self, sums: &mut [i256], groups: &[usize], rows: &Rows) -> bool {
+        match self {
+            // No memory holds the 2^128 numbers that would pass 256 bits.
+            Self::Short(numbers) => rows.for_each(|row| {
+                let sum = &mut sums[groups[row]];
+                *sum = sum.wrapping_add(i256::from_i128(numbers[row]));
+            }),
+            Self::Long(numbers) => {
+                let mut fits = true;
+                rows.for_each(|row| {
+                    let (sum, number) = (&mut sums[groups[row]], numbers[row]);
+                    let added = sum.wrapping_add(number);
+                    fits &= number.is_negative() == (added < *sum) || number == i256::ZERO;
+                    *sum = added;
+                });
+                return fits;
+            }
+        }
+        true
+    }
+}
+
+/// The rows of a batch that have a value and pass a filter.
+#[derive(Debug)]
+pub(super) struct Rows {
+    len: usize,
+    /// `None`: all.
+    chosen: Option<BooleanBuffer>,
+}
+
+impl Rows {
+    pub(super) fn of(array: &dyn Array, filter: Option<&BooleanArray>) -> Self {
+        let valid = array
+            .nulls()
+            .filter(|nulls| nulls.null_count() > 0)
+            .map(NullBuffer::inner);
+        let passing = filter.map(|filter| match filter.nulls() {
+            Some(nulls) => filter.values() & nulls.inner(),
+            None => filter.values().clone(),
+        });
+        let chosen = match (valid, passing) {
+            (Some(valid), Some(passing)) => Some(valid & &passing),
+            (Some(valid), None) => Some(valid.clone()),
+            (None, passing) => passing,
+        };
+        Self {
+            len: array.len(),
+            chosen,
+        }
+    }
+
+    pub(super) fn for_each(&self, visit: impl FnMut(usize)) {
+        match &self.chosen {
+            None => (0..self.len).for_each(visit),
+            Some(chosen) => chosen.set_indices().for_each(visit),
+        }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        let chosen = self.chosen.as_ref();
+        chosen.map_or(self.len, BooleanBuffer::count_set_bits)
+    }
+}
+
 impl ExactLanes {
     pub(super) fn new(lanes: usize) -> Self {
         Self {
             lanes: vec![Vec::new(); lanes],
         }
-    }
-
-    /// The values of an array; those of NULLs are any.
-    pub(super) fn of(array: &dyn Array) -> Result<Self> {
-        fn numbers<T: ArrowPrimitiveType>(array: &dyn Array, number: impl Fn(T::Native) -> i256) -> Vec<i256> {
-            let values = array.as_primitive::<T>().values().iter();
-            values.map(|&value| number(value)).collect()
-        }
-        let lanes = match array.data_type() {
-            DataType::Duration(TimeUnit::Second) => vec![numbers::<DurationSecondType>(array, i256::from)],
-            DataType::Duration(TimeUnit::Millisecond) => vec![numbers::<DurationMillisecondType>(array, i256::from)],
-            DataType::Duration(TimeUnit::Microsecond) => vec![numbers::<DurationMicrosecondType>(array, i256::from)],
-            DataType::Duration(TimeUnit::Nanosecond) => vec![numbers::<DurationNanosecondType>(array, i256::from)],
-            DataType::Decimal128(..) => vec![numbers::<Decimal128Type>(array, i256::from_i128)],
-            DataType::Decimal256(..) => vec![numbers::<Decimal256Type>(array, |value| value)],
-            DataType::Interval(IntervalUnit::YearMonth) => vec![numbers::<IntervalYearMonthType>(array, i256::from)],
-            DataType::Interval(IntervalUnit::DayTime) => {
-                let lane = |part: fn(IntervalDayTime) -> i32| {
-                    numbers::<IntervalDayTimeType>(array, |value| i256::from(part(value)))
-                };
-                vec![lane(|value| value.days), lane(|value| value.milliseconds)]
-            }
-            DataType::Interval(IntervalUnit::MonthDayNano) => {
-                let lane = |part: fn(IntervalMonthDayNano) -> i64| {
-                    numbers::<IntervalMonthDayNanoType>(array, |value| i256::from(part(value)))
-                };
-                vec![
-                    lane(|value| i64::from(value.months)),
-                    lane(|value| i64::from(value.days)),
-                    lane(|value| value.nanoseconds),
-                ]
-            }
-            other => return not_impl_err!("exact sums of {other}"),
-        };
-        Ok(Self { lanes })
     }
 
     /// Lanes of one row.

@@ -19,7 +19,7 @@ use datafusion::logical_expr::{
 };
 
 use super::exact_groups::ExactGroups;
-use super::exact_lanes::{ExactLanes, MAX_LANES, lane_count};
+use super::exact_lanes::{ExactLanes, MAX_LANES, Rows, lane_count, lanes_of};
 use super::exact_task::{ExactFunction, STATE, Task};
 
 /// The aggregate function.
@@ -53,6 +53,11 @@ impl ExactSum {
             name: args.name.to_owned(),
         }
     }
+}
+
+/// Whether a function is one of these.
+pub(crate) fn is_exact(function: &AggregateUDF) -> bool {
+    function.inner().is::<ExactSum>()
 }
 
 impl AggregateUDFImpl for ExactSum {
@@ -132,34 +137,35 @@ impl ExactTotal {
         &mut self.lanes[..lanes]
     }
 
-    fn change(&mut self, array: &ArrayRef, number: impl Fn(i256) -> i256) -> Result<()> {
-        let values = ExactLanes::of(array)?;
-        for (lane, numbers) in values.lanes.iter().enumerate() {
-            let mut sum = self.lanes[lane];
-            for (row, &value) in numbers.iter().enumerate() {
-                if array.is_valid(row) {
-                    sum = self.task.add(sum, number(value))?;
-                }
+    /// Adds the values, or takes them away.
+    fn change(&mut self, array: &ArrayRef, is_added: bool) -> Result<()> {
+        let rows = Rows::of(array, None);
+        let groups = vec![0; array.len()];
+        for (lane, numbers) in lanes_of(array)?.iter().enumerate() {
+            let mut change = [i256::ZERO];
+            if !numbers.add_to(&mut change, &groups, &rows) {
+                return Err(self.task.beyond());
             }
-            self.lanes[lane] = sum;
+            let change = if is_added { change[0] } else { change[0].wrapping_neg() };
+            self.lanes[lane] = self.task.add(self.lanes[lane], change)?;
         }
+        let values = rows.count() as u64;
+        self.count = if is_added {
+            self.count + values
+        } else {
+            self.count - values
+        };
         Ok(())
     }
 }
 
-fn valid(array: &dyn Array) -> u64 {
-    (array.len() - array.null_count()) as u64
-}
-
 impl Accumulator for ExactTotal {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.count += valid(&values[0]);
-        self.change(&values[0], |value| value)
+        self.change(&values[0], true)
     }
 
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.count -= valid(&values[0]);
-        self.change(&values[0], i256::wrapping_neg)
+        self.change(&values[0], false)
     }
 
     fn supports_retract_batch(&self) -> bool {
@@ -207,11 +213,10 @@ struct DistinctValues {
 impl DistinctValues {
     /// The values of an array that are not NULL.
     fn values_of(array: &ArrayRef) -> Result<impl Iterator<Item = [i256; MAX_LANES]>> {
-        let values = ExactLanes::of(array)?;
+        let lanes = lanes_of(array)?;
         let rows = (0..array.len()).filter(|&row| array.is_valid(row));
-        Ok(rows.map(move |row| {
-            std::array::from_fn(|lane| values.lanes.get(lane).map_or(i256::ZERO, |numbers| numbers[row]))
-        }))
+        Ok(rows
+            .map(move |row| std::array::from_fn(|lane| lanes.get(lane).map_or(i256::ZERO, |numbers| numbers.get(row)))))
     }
 }
 

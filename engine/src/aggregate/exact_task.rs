@@ -3,7 +3,7 @@
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, i256};
 use datafusion::common::ScalarValue;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 
 use super::exact_lanes::{ExactLanes, beyond, lane_count};
 
@@ -55,6 +55,11 @@ impl Task {
 
     /// A sum of two numbers of a lane.
     pub(super) fn add(&self, one: i256, other: i256) -> Result<i256> {
-        one.checked_add(other).ok_or_else(|| beyond(&self.output, &self.name))
+        one.checked_add(other).ok_or_else(|| self.beyond())
+    }
+
+    /// The error of a sum beyond 256 bits.
+    pub(super) fn beyond(&self) -> DataFusionError {
+        beyond(&self.output, &self.name)
     }
 }

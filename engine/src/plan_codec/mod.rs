@@ -21,7 +21,7 @@ use datafusion_proto::physical_plan::{
     PhysicalExtensionCodec, PhysicalPlanDecodeContext, PhysicalProtoConverterExtension,
 };
 
-use crate::aggregate::exact_sum::ExactSum;
+use crate::aggregate::exact_sum::{self, ExactSum};
 use crate::aggregate::exact_task::ExactFunction;
 use crate::gpu::gpu_aggregate_exec::GpuAggregateExec;
 use crate::scan::orc_scan_exec::OrcScanExec;
@@ -99,7 +99,7 @@ impl PhysicalExtensionCodec for GrampusCodec {
     }
 
     fn try_encode_udaf(&self, node: &AggregateUDF, buf: &mut Vec<u8>) -> Result<()> {
-        if node.inner().is::<ExactSum>() {
+        if exact_sum::is_exact(node) {
             buf.extend(EXACT_SUM);
         }
         Ok(())

@@ -1,11 +1,12 @@
-//! Sums and averages of durations and intervals, and sums of narrow decimals.
+//! Sums and averages of durations and intervals, and sums of decimals.
 
 use std::collections::BTreeSet;
 
 use arrow::array::{
-    ArrayRef, DurationMicrosecondArray, DurationMillisecondArray, DurationNanosecondArray, DurationSecondArray,
-    Int64Array, IntervalYearMonthArray, TimestampNanosecondArray,
+    ArrayRef, Decimal128Array, DurationMicrosecondArray, DurationMillisecondArray, DurationNanosecondArray,
+    DurationSecondArray, Int64Array, IntervalYearMonthArray, TimestampNanosecondArray,
 };
+use arrow::datatypes::i256;
 use rand::Rng as _;
 
 use super::{Tables, answer, array, random, rows, seeds};
@@ -163,4 +164,78 @@ async fn narrow_decimals_are_summed_in_128_bits() {
     tables
         .check("SELECT x + 1 FROM (SELECT sum(d) AS x FROM t_{}) s", "500000000.50")
         .await;
+}
+
+#[tokio::test]
+async fn long_decimals_are_summed_exactly_or_refused() {
+    let nines = 10_i128.pow(38) - 1;
+    let values = [Some(nines), Some(1), None, Some(-nines), Some(nines), Some(-nines)];
+    let long = array(
+        Decimal128Array::from_iter(values)
+            .with_precision_and_scale(38, 4)
+            .unwrap(),
+    );
+    let columns = vec![("i", array(Int64Array::from_iter_values(0..6))), ("d", long)];
+    let tables = Tables::new(&[("t", rows(columns))], true).await;
+    // 10^38 and 2 * 10^38 pass 38 digits on the way.
+    for (sql, expected) in [
+        ("SELECT sum(d) FROM t_{}", "0.0001"),
+        ("SELECT sum(d) FROM t_{} WHERE i = 2", "NULL"),
+        ("SELECT sum(DISTINCT d) FROM t_{}", "0.0001"),
+        (
+            "SELECT i % 2, sum(d) FROM t_{} WHERE i NOT IN (0, 3) GROUP BY i % 2 ORDER BY 1",
+            "0 9999999999999999999999999999999999.9999; 1 -9999999999999999999999999999999999.9998",
+        ),
+        ("SELECT sum(d) FILTER (WHERE i IN (0, 3, 1)) FROM t_{}", "0.0001"),
+        (
+            "SELECT max(s) FROM (SELECT sum(d) OVER (ORDER BY i ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS s \
+             FROM t_{} WHERE i > 1) w",
+            "0.0000",
+        ),
+    ] {
+        tables.check(sql, expected).await;
+    }
+    for sql in [
+        "SELECT sum(d) FROM t_{} WHERE i < 2",
+        "SELECT i / 2, sum(d) FROM t_{} GROUP BY i / 2",
+        "SELECT sum(d) OVER (ORDER BY i) FROM t_{}",
+    ] {
+        tables.check_error(sql, "does not fit Decimal128(38, ").await;
+    }
+}
+
+#[tokio::test]
+async fn random_decimals_are_summed_exactly() {
+    for seed in seeds(12) {
+        let mut random = random(seed);
+        let (precision, count) = (random.random_range(29..=38), random.random_range(1..3_000_i64));
+        let bound = 10_i128.pow(precision) - 1;
+        let values: Vec<Option<i128>> = (0..count)
+            .map(|_| random.random_bool(0.9).then(|| random.random_range(-bound..=bound)))
+            .collect();
+        let decimals = Decimal128Array::from_iter(values.iter().copied())
+            .with_precision_and_scale(precision as u8, 0)
+            .unwrap();
+        let columns = vec![
+            ("i", array(Int64Array::from_iter_values(0..count))),
+            ("d", array(decimals)),
+        ];
+        let tables = Tables::new(&[("t", rows(columns))], true).await;
+        for group in 0..3 {
+            let of_group = values.iter().skip(group).step_by(3).flatten();
+            let sum = of_group.fold(i256::ZERO, |sum, &value| sum.wrapping_add(i256::from_i128(value)));
+            let grouped = format!(
+                "SELECT s FROM (SELECT i % 3 AS g, sum(d) AS s FROM t_{{}} WHERE i % 3 = {group} GROUP BY i % 3) a"
+            );
+            let all = format!("SELECT sum(d) FROM t_{{}} WHERE i % 3 = {group}");
+            let is_empty = values.iter().skip(group).step_by(3).flatten().next().is_none();
+            for sql in [grouped, all] {
+                match sum.to_i128().filter(|sum| sum.unsigned_abs() < 10_u128.pow(38)) {
+                    _ if is_empty => {}
+                    Some(sum) => tables.check(&sql, &sum.to_string()).await,
+                    None => tables.check_error(&sql, "does not fit Decimal128(38, 0)").await,
+                }
+            }
+        }
+    }
 }

@@ -62,6 +62,9 @@ fn words_of(writer: &Writer<'_>, e: &mut Emitter<'_>, at: usize, aggregate: &Agg
     if matches!(aggregate.function, Function::Min | Function::Max) {
         argument = argument.map(|value| e.in_eight_bytes(value));
     }
+    if aggregate.function == Function::Sum {
+        argument = argument.map(|value| e.summand(value));
+    }
     adds.extend(argument.as_ref().and_then(|a| a.ok.clone()));
     e.line(&format!("const bool adds{at} = {};", adds.join(" && ")));
     let word = writer.plan.words.first_of[at];

@@ -310,6 +310,17 @@ impl<'a> Emitter<'a> {
         }
     }
 
+    /// The value, of which any number that a query has rows can be summed. A decimal beyond refuses the query.
+    pub(super) fn summand(&mut self, value: Operand) -> Operand {
+        match value.is_wide() {
+            true => {
+                let call = format!("summand({}, REFUSED)", value.value);
+                self.statements.bind_refusing(value.ty, &call, value.ok)
+            }
+            false => value,
+        }
+    }
+
     fn can_be_null(&self, expr: &Expr) -> bool {
         self.program.can_be_null(expr, &|at| self.shape.columns[at].nullable)
     }

@@ -12,6 +12,12 @@ fn scale(ty: Type) -> i32 {
     }
 }
 
+/// Refuses a summand of more than 89 bits, the sign among them.
+pub(super) fn summand(v: Scalar) -> Answer<i128> {
+    let bound = 1_i128 << 88;
+    Some(v.wide()).filter(|v| (-bound..bound).contains(v)).ok_or(Refused)
+}
+
 /// Whether a key, or an extreme, can hold the value.
 pub(super) fn in_eight_bytes(v: Scalar) -> Answer<()> {
     match v {

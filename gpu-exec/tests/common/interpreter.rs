@@ -350,14 +350,20 @@ fn add(row: &Row<'_>, a: &Aggregate, total: &mut Total) -> Answer<()> {
         && !row.is_true(filter)?
     {
         // The kernel computes the argument even if the filter is false.
-        a.argument.as_ref().map_or(Ok(None), |e| row.eval(e))?;
+        let cell = a.argument.as_ref().map_or(Ok(None), |e| row.eval(e))?;
+        if let (Function::Sum, Total::Exact(_), Some(v)) = (a.function, &total, cell) {
+            decimals::summand(v)?;
+        }
         return Ok(());
     }
     let cell = a.argument.as_ref().map_or(Ok(Some(Int(0))), |e| row.eval(e))?;
     let Some(v) = cell else { return Ok(()) };
     match total {
         Total::Exact(sum) => {
-            let by = if a.function == Function::Count { 1 } else { v.wide() };
+            let by = match a.function {
+                Function::Count => 1,
+                _ => decimals::summand(v)?,
+            };
             *sum = Some(sum.unwrap_or(0) + by);
         }
         Total::Sum(sum) => {

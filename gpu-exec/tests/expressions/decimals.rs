@@ -3,6 +3,7 @@
 use grampus_gpu_exec::program::{BinaryOp, Column, Expr, Function, Type};
 
 use crate::common::interpreter::{Cell, Scalar};
+use crate::common::kernel_runner::Target;
 use crate::common::random::DECIMAL;
 use crate::common::{aggregate, binary, col, column};
 use crate::row_results::{by_row, compare, on_each_device};
@@ -26,28 +27,36 @@ fn values() -> Vec<i64> {
     values
 }
 
+/// Compares the results, and as doubles those that take more bits than a summand may have.
+fn compare_all(target: &Target, columns: &[Column], arguments: (&[Type], &[Scalar]), exprs: Vec<Expr>) {
+    let (types, arguments) = arguments;
+    let doubles = exprs.iter().map(|value| Expr::Cast {
+        value: Box::new(value.clone()),
+        to: Type::Float64,
+    });
+    for exprs in [exprs.clone(), doubles.collect()] {
+        let program = by_row(columns.to_vec(), types.to_vec(), exprs);
+        compare(target, &program, arguments, pairs(&ints(&values())));
+    }
+}
+
 #[test]
 fn arithmetic_of_any_scales() {
     on_each_device(|target| {
         for (a, b) in [(2, 2), (0, 4), (6, 1), (18, 0)] {
-            let columns = || vec![column("a", decimal(18, a), true), column("b", decimal(18, b), true)];
+            let columns = [column("a", decimal(18, a), true), column("b", decimal(18, b), true)];
             // Each operation alone: a row that one operation refuses is a result of another.
             for op in OPERATIONS {
-                let program = by_row(columns(), vec![], vec![binary(op, col(1), col(2))]);
-                compare(target, &program, &[], pairs(&ints(&values())));
+                compare_all(target, &columns, (&[], &[]), vec![binary(op, col(1), col(2))]);
             }
             let discounted = binary(
                 BinaryOp::Multiply,
                 col(1),
                 binary(BinaryOp::Subtract, Expr::Argument(0), col(2)),
             );
-            let program = by_row(
-                columns(),
-                vec![decimal(20, 0)],
-                vec![discounted, Expr::Negate(Box::new(col(1)))],
-            );
-            let one = Scalar::Int(1);
-            compare(target, &program, &[one], pairs(&ints(&values())));
+            let one = (&[decimal(20, 0)][..], &[Scalar::Int(1)][..]);
+            let exprs = vec![discounted, Expr::Negate(Box::new(col(1)))];
+            compare_all(target, &columns, one, exprs);
         }
     });
 }
@@ -83,9 +92,26 @@ fn arithmetic_of_38_digits() {
             vec![times(product(), minus(product(), col(1)))],
             rarely_refused,
         ] {
-            let program = by_row(columns_of_18_digits(), vec![], exprs);
-            compare(target, &program, &[], pairs(&ints(&values())));
+            compare_all(target, &columns_of_18_digits(), (&[], &[]), exprs);
         }
+    });
+}
+
+/// Summands have at most 89 bits, the sign among them.
+#[test]
+fn summands_at_their_bounds() {
+    on_each_device(|target| {
+        let columns = vec![column("a", decimal(18, 0), true), column("b", decimal(18, 0), true)];
+        let factors = ints(&[
+            1 << 44,
+            -(1 << 44),
+            (1 << 44) + 1,
+            (1 << 44) - 1,
+            -(1 << 44) - 1,
+            1 << 45,
+            -3,
+        ]);
+        compare(target, &by_row(columns, vec![], vec![product()]), &[], pairs(&factors));
     });
 }
 

@@ -18,7 +18,7 @@ use super::expr_lowering::ExprLowering;
 use super::plan_fragment::PlanFragment;
 use super::typed_expr::TypedExpr;
 use super::types::{is_integer, is_number, type_of};
-use crate::aggregate::float_extremes;
+use crate::aggregate::{exact_sum, float_extremes};
 use crate::gpu::partial_state::{Moment, StateSource};
 use crate::gpu::refusal::Refusal;
 
@@ -102,7 +102,9 @@ impl Aggregates {
                 let argument = summed(&argument, sum, &refuse, expressions)?;
                 self.push(StateSource::Aggregate, Function::Sum, Some(argument), filter);
             }
-            ("avg", [DataType::UInt64, sum]) => {
+            ("avg" | "sum", [DataType::UInt64, sum]) => {
+                let (exact, is_sum) = (expr.field(), expr.fun().name() == "sum");
+                let sum = if is_sum { exact.data_type() } else { sum };
                 let argument = summed(&argument, sum, &refuse, expressions)?;
                 let values = Some(argument.clone());
                 self.push(StateSource::CountOrNull, Function::Count, values, filter.clone());
@@ -217,6 +219,7 @@ fn is_datafusions(expr: &AggregateFunctionExpr) -> bool {
     };
     let own = match expr.fun().name() {
         "count" => count::count_udaf(),
+        "sum" if exact_sum::is_exact(expr.fun()) => return true,
         "sum" => sum::sum_udaf(),
         "avg" => average::avg_udaf(),
         "min" => min_max::min_udaf(),
@@ -260,10 +263,9 @@ fn summed(
 ) -> Result<Expr, Refusal> {
     let typed = expressions.lower(argument)?;
     let fits = match (typed.ty, sum) {
-        (Type::Decimal { scale, .. }, DataType::Decimal128(_, sum_scale)) => scale == *sum_scale,
-        // The state of AVG. Kernels sum 16 bytes, which any number of a column's eight-byte values fit in.
-        (Type::Decimal { scale, .. }, DataType::Decimal256(_, sum_scale)) => {
-            scale == *sum_scale && matches!(typed.expr, Expr::Column(_))
+        // Kernels sum in 16 bytes, and refuse values whose sum could take more.
+        (Type::Decimal { scale, .. }, DataType::Decimal128(_, sum_scale) | DataType::Decimal256(_, sum_scale)) => {
+            scale == *sum_scale
         }
         (Type::Float32 | Type::Float64, DataType::Float64) => true,
         (ty, DataType::Int64) => is_number(ty) && !matches!(ty, Type::Float32 | Type::Float64),

@@ -1,14 +1,15 @@
 //! [`ExactSums`] and [`WideSums`]: `sum` and `avg` that do not wrap around.
 //!
-//! DataFusion's sums of durations and of intervals wrap around beyond their bits. The rule puts [`ExactSum`] in the
-//! place of DataFusion's functions for these types. Sums of decimals stay DataFusion's, which GPUs compute too.
+//! DataFusion's sums of durations, intervals and long decimals wrap around beyond their bits. The rule puts
+//! [`ExactSum`] in the place of DataFusion's functions for these types. A shorter decimal's sum has ten digits more
+//! than its values: 10^10 rows cannot fill them, so these sums stay DataFusion's.
 //!
 //! [`WideSums`] sums decimals of 32 and 64 bits as those of 128 bits. It changes the type of the sum, so it runs before
 //! DataFusion adds casts.
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
@@ -19,6 +20,9 @@ use datafusion::optimizer::AnalyzerRule;
 use super::expressions::rewrite_expressions;
 use crate::aggregate::exact_sum::ExactSum;
 use crate::aggregate::exact_task::ExactFunction;
+
+/// Digits that a sum of decimals has more than its values (DataFusion's `Sum::return_type`).
+const SUM_DIGITS: u8 = 10;
 
 /// The rule.
 #[derive(Debug)]
@@ -96,6 +100,8 @@ fn exchange(function: &mut Arc<AggregateUDF>, arguments: &[Expr], schema: &DFSch
     let wraps = match argument.get_type(schema)? {
         DataType::Duration(_) => true,
         DataType::Interval(_) => is_sum,
+        DataType::Decimal128(precision, _) => is_sum && precision + SUM_DIGITS > DECIMAL128_MAX_PRECISION,
+        DataType::Decimal256(precision, _) => is_sum && precision + SUM_DIGITS > DECIMAL256_MAX_PRECISION,
         _ => false,
     };
     if wraps {
