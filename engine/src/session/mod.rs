@@ -11,6 +11,7 @@
 //! new_table          a table that the catalog gets when its rows are complete
 //! query_mark         what the parser does not read of a statement, as a mark of its query
 //! statement_parser   the statements of a text
+//! distinct_from      IS DISTINCT FROM binds tighter than AND and OR
 //! statement_text     the tokens of statements, and their places
 //! plan_cache         the optimized logical plan of each statement text
 //! logical_plan       the plan of a statement that is not executed yet
@@ -42,6 +43,7 @@ mod comparisons;
 mod cooperative_joins;
 mod create_table_as;
 mod datafusion_repairs;
+mod distinct_from;
 mod filter_samples;
 mod grampus;
 mod key_set;

@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 use super::statement_text::{begins_query, is_keyword, offset, statements};
-use super::{create_table_as, statement_secrets, summary};
+use super::{create_table_as, distinct_from, statement_secrets, summary};
 
 const SUMMARIZE: &str = "SUMMARIZE";
 /// A word of each head.
@@ -46,6 +46,7 @@ pub fn parse_statements(state: &SessionState, text: &str) -> Result<Vec<Statemen
         }
     }
     for statement in &mut statements {
+        distinct_from::mend(&text, statement);
         statement_secrets::hide(state, statement);
     }
     Ok(statements)
