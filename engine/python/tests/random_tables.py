@@ -90,9 +90,13 @@ class Query:
         if form < 4:
             return f"{left} {rng.choice(['=', '<>', '<', '<=', '>', '>='])} {literal(rng, kind)}"
         if form < 6:
-            values = ", ".join(literal(rng, kind) for _ in range(rng.randint(1, 6)))
-            values += rng.choice(["", "", ", NULL"])
-            return f"{left} {rng.choice(['', 'NOT '])}IN ({values})"
+            # Several lists of one operand are merged by planners.
+            lists = []
+            for _ in range(rng.choice([1, 1, 2])):
+                values = [literal(rng, kind) for _ in range(rng.randint(1, 6))]
+                values += rng.choice([[], [], ["NULL"], [self.column(kind, aliases)]])
+                lists.append(f"{left} {rng.choice(['', 'NOT '])}IN ({', '.join(values)})")
+            return f"({rng.choice([' AND ', ' OR ']).join(lists)})"
         if form == 6:
             return f"{left} {rng.choice(['', 'NOT '])}BETWEEN {literal(rng, kind)} AND {literal(rng, kind)}"
         if form == 7:
@@ -107,6 +111,9 @@ class Query:
             other = rng.choice(["integer", "decimal"] if kind != "float" else ["integer"])
             right = rng.choice([literal(rng, other), self.column(other, aliases)])
             return f"{left} {rng.choice(['=', '<', '>='])} {right}"
+        if form == 9 and kind == "text":
+            pattern = rng.choice(["%", "", "a%", "%b", "_", "%7%", "é"])
+            return f"{left} {rng.choice(['', 'NOT '])}LIKE '{pattern}'"
         if form == 10 and kind in ("integer", "float", "text", "day"):
             low = literal(rng, kind)
             return f"coalesce({left}, {low}) {rng.choice(['=', '<', '>'])} {literal(rng, kind)}"

@@ -8,6 +8,7 @@ mod support;
 
 mod dates;
 mod decimals;
+mod lists;
 mod not_in;
 mod stock;
 mod sums;

@@ -37,6 +37,19 @@ async fn datafusion_wraps_sums_around() {
     assert_eq!(stock(decimals).await, "98588165395307682683126962841158942720");
 }
 
+/// `sound_simplification`.
+#[tokio::test]
+async fn datafusion_merges_lists_by_their_text() {
+    let columns = "SELECT a IN (b, 1, 2, 3, 4) AND a IN (c, 6, 7, 8, 9) FROM (VALUES (5, 5, 5)) t(a, b, c)";
+    assert_eq!(stock(columns).await, "false");
+    let null = "SELECT a FROM (VALUES (6)) t(a) WHERE a NOT IN (1, 2, 3, 4, NULL) AND a IN (2, 3, 4, 6)";
+    assert_eq!(stock(null).await, "6");
+    let unknown = "SELECT (a IN (1, 2, 3, 4) AND a IN (5, 6, 7, 8)) IS NULL FROM (VALUES (NULL::INT)) t(a)";
+    assert_eq!(stock(unknown).await, "false");
+    let text = "SELECT (s ~ '.*') IS NULL FROM (VALUES (NULL::VARCHAR)) t(s)";
+    assert_eq!(stock(text).await, "false");
+}
+
 /// A session with the column `d` of two dates, in a Parquet file with statistics.
 async fn dates(folder: &tempfile::TempDir, dates: &str) -> SessionContext {
     let context = SessionContext::new();

@@ -17,6 +17,7 @@
 //! date_comparisons     DATE beside TIMESTAMP
 //! date_differences     date - date
 //! short_timestamps     timestamps without seconds
+//! sound_simplification  simplify_expressions without merged IN lists
 //! not_in               NOT IN (SELECT …) beside NULLs
 //! using_keys           RIGHT and FULL JOIN … USING (apache/datafusion#22881)
 //! zeros                zeros of both signs as one value, in expressions
@@ -46,6 +47,7 @@ mod place;
 pub(super) mod scalar_functions;
 pub(super) mod shifts;
 mod short_timestamps;
+mod sound_simplification;
 pub(super) mod using_keys;
 pub(super) mod written_numbers;
 mod zeros;
@@ -53,7 +55,7 @@ mod zeros;
 use std::sync::Arc;
 
 use datafusion::execution::SessionStateBuilder;
-use datafusion::optimizer::{Analyzer, AnalyzerRule};
+use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer};
 
 use date_comparisons::DateComparisons;
 use date_differences::DateDifferences;
@@ -62,6 +64,7 @@ use decimal_literals::DecimalLiterals;
 use exact_sums::{ExactSums, WideSums};
 use not_in::NotIn;
 use short_timestamps::ShortTimestamps;
+use sound_simplification::SoundSimplification;
 use written_numbers::WrittenNumbers;
 
 type Rules = Vec<Arc<dyn AnalyzerRule + Send + Sync>>;
@@ -100,5 +103,6 @@ pub(super) fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     for rule in rules_after_casts() {
         builder = builder.with_analyzer_rule(rule);
     }
+    SoundSimplification::replace_in(builder.optimizer().get_or_insert_with(Optimizer::new));
     builder
 }
