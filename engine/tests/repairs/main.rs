@@ -10,6 +10,7 @@ mod dates;
 mod decimals;
 mod lists;
 mod not_in;
+mod pushdown;
 mod stock;
 mod sums;
 mod using_keys;

@@ -50,6 +50,26 @@ async fn datafusion_merges_lists_by_their_text() {
     assert_eq!(stock(text).await, "false");
 }
 
+/// `sound_pushdown`.
+#[tokio::test]
+async fn datafusion_pushes_filters_to_another_column_of_the_name() {
+    let (folder, context) = (tempfile::tempdir().unwrap(), SessionContext::new());
+    for (table, rows) in [
+        ("l", "(1::INT), (2::INT)) t(k)"),
+        ("r", "(2::BIGINT), (3::BIGINT)) t(k)"),
+    ] {
+        let file = folder.path().join(format!("{table}.parquet")).display().to_string();
+        for sql in [
+            format!("COPY (SELECT * FROM (VALUES {rows}) TO '{file}'"),
+            format!("CREATE EXTERNAL TABLE {table} STORED AS PARQUET LOCATION '{file}'"),
+        ] {
+            answer_by_datafusion(&context, &sql).await.unwrap();
+        }
+    }
+    let sql = "SELECT r.k FROM l RIGHT JOIN r ON l.k = r.k WHERE l.k IS NULL";
+    assert_eq!(answer_by_datafusion(&context, sql).await.unwrap(), "");
+}
+
 /// A session with the column `d` of two dates, in a Parquet file with statistics.
 async fn dates(folder: &tempfile::TempDir, dates: &str) -> SessionContext {
     let context = SessionContext::new();

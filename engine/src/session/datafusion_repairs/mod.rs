@@ -17,7 +17,8 @@
 //! date_comparisons     DATE beside TIMESTAMP
 //! date_differences     date - date
 //! short_timestamps     timestamps without seconds
-//! sound_simplification  simplify_expressions without merged IN lists
+//! sound_pushdown       FilterPushdown past no columns of one name
+//! sound_simplification simplify_expressions without merged IN lists
 //! not_in               NOT IN (SELECT …) beside NULLs
 //! using_keys           RIGHT and FULL JOIN … USING (apache/datafusion#22881)
 //! zeros                zeros of both signs as one value, in expressions
@@ -47,6 +48,7 @@ mod place;
 pub(super) mod scalar_functions;
 pub(super) mod shifts;
 mod short_timestamps;
+mod sound_pushdown;
 mod sound_simplification;
 pub(super) mod using_keys;
 pub(super) mod written_numbers;
@@ -64,6 +66,7 @@ use decimal_literals::DecimalLiterals;
 use exact_sums::{ExactSums, WideSums};
 use not_in::NotIn;
 use short_timestamps::ShortTimestamps;
+use sound_pushdown::SoundPushdown;
 use sound_simplification::SoundSimplification;
 use written_numbers::WrittenNumbers;
 
@@ -103,6 +106,7 @@ pub(super) fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     for rule in rules_after_casts() {
         builder = builder.with_analyzer_rule(rule);
     }
+    SoundPushdown::replace_in(builder.physical_optimizers().get_or_insert_default());
     SoundSimplification::replace_in(builder.optimizer().get_or_insert_with(Optimizer::new));
     builder
 }
