@@ -17,6 +17,14 @@ pub enum CudaError {
     /// libcuda is missing, or sees no GPU.
     #[error("no NVIDIA driver: {0}")]
     NoDriver(String),
+    /// There is no GPU of this number or UUID.
+    #[error("there is no GPU {asked}; {present}; set grampus.gpu to one of them")]
+    NoGpu {
+        /// The number, or the UUID.
+        asked: String,
+        /// The GPUs that there are.
+        present: String,
+    },
     /// NVRTC is missing.
     #[error(
         "no NVRTC (libnvrtc.so): install the CUDA toolkit or `pip install nvidia-cuda-nvrtc`, \

@@ -51,7 +51,7 @@ impl Absence {
     pub(crate) fn of(error: &CudaError) -> Self {
         let is_missing = matches!(
             error,
-            CudaError::NoDriver(_) | CudaError::NoCompiler | CudaError::NoHostCompiler
+            CudaError::NoDriver(_) | CudaError::NoGpu { .. } | CudaError::NoCompiler | CudaError::NoHostCompiler
         );
         Self {
             reason: error.to_string(),
@@ -106,9 +106,7 @@ pub(crate) fn closed(settings: &GpuSettings, profile: &MachineProfile) -> Arc<dy
     let target = match settings.target {
         // The setting allows nothing else.
         GpuTarget::Cuda => Target::of_gpu(&settings.gpu).unwrap_or(Target::Cuda(0)),
-        GpuTarget::Host => Target::Host {
-            threads: threads.min(MAX_HOST_THREADS) as u32,
-        },
+        GpuTarget::Host => Target::host(threads.min(MAX_HOST_THREADS) as u32),
     };
     let options = GpuOptions {
         target,
