@@ -9,7 +9,10 @@ use std::str::FromStr;
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
 use datafusion::common::config_err;
 use datafusion::error::{DataFusionError, Result};
-use grampus_gpu_exec::Target;
+
+pub use crate::device_settings::GpuTarget;
+use crate::device_settings::{DeviceSettings, RuntimeSettings};
+use crate::setting_words::words;
 
 /// The configuration that a session starts with. `None` leaves DataFusion's default.
 #[derive(Debug, Clone, Default)]
@@ -90,16 +93,6 @@ pub enum Device {
     Cpu,
 }
 
-/// The processor that runs kernels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum GpuTarget {
-    /// An NVIDIA GPU.
-    #[default]
-    Cuda,
-    /// Threads of this machine. The host's C++ compiler compiles the kernels. Meant for tests, not for speed.
-    Host,
-}
-
 /// The way a column's bytes reach the GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GpuBacking {
@@ -162,32 +155,7 @@ pub enum InvalidUtf8 {
     Replace,
 }
 
-/// Parses and prints the words of a setting's values.
-macro_rules! words {
-    ($type:ident, $setting:literal: $($word:literal => $value:ident),+) => {
-        impl FromStr for $type {
-            type Err = DataFusionError;
-
-            fn from_str(text: &str) -> Result<Self> {
-                match text.to_ascii_lowercase().as_str() {
-                    $($word => Ok(Self::$value),)+
-                    _ => config_err!("grampus.{} is one of {}, not '{text}'", $setting, [$($word),+].join(", ")),
-                }
-            }
-        }
-
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(match self {
-                    $(Self::$value => $word,)+
-                })
-            }
-        }
-    };
-}
-
 words!(Device, "device": "auto" => Auto, "gpu" => Gpu, "prefer" => Prefer, "cpu" => Cpu);
-words!(GpuTarget, "gpu_target": "cuda" => Cuda, "host" => Host);
 words!(GpuDecompress, "gpu_decompress": "auto" => Auto, "own" => Own, "nvcomp" => Nvcomp, "off" => Off);
 words!(GpuLoad, "gpu_load": "background" => Background, "off" => Off);
 words!(TimestampUnit, "timestamp_unit": "auto" => Auto, "ns" => Ns, "us" => Us);
@@ -238,6 +206,9 @@ pub struct GrampusOptions {
     pub gpu_target: GpuTarget,
     /// The folder of compiled kernels and the calibration; empty: the user's cache folder.
     pub cache_folder: String,
+    /// The device's settings of the runtime. Of a session with a runtime, they hold in place of the five fields above,
+    /// which are initial values.
+    pub(crate) runtime: Option<RuntimeSettings>,
 }
 
 impl Default for GrampusOptions {
@@ -261,6 +232,7 @@ impl Default for GrampusOptions {
             gpu: "0".to_owned(),
             gpu_target: GpuTarget::default(),
             cache_folder: String::new(),
+            runtime: None,
         }
     }
 }
@@ -270,6 +242,41 @@ impl GrampusOptions {
     /// some ten thousand rows.
     pub(crate) fn min_half_rows(&self) -> u64 {
         (self.min_partition_rows as u64).saturating_mul(8)
+    }
+
+    /// The settings that a device is opened with: the runtime's, or without a runtime those of the fields.
+    pub(crate) fn device_settings(&self) -> DeviceSettings {
+        match &self.runtime {
+            Some(runtime) => runtime.get(),
+            None => DeviceSettings {
+                gpu: self.gpu.clone(),
+                target: self.gpu_target,
+                cache_bytes: self.gpu_cache_bytes,
+                sector_bytes: self.gpu_sector_bytes,
+                cache_folder: self.cache_folder.clone(),
+            },
+        }
+    }
+
+    fn set_device(&mut self, key: &str, value: &str) -> Result<()> {
+        let changed = match &self.runtime {
+            Some(runtime) => runtime.set(key, value)?,
+            None => {
+                let mut settings = self.device_settings();
+                settings.set(key, value)?;
+                settings
+            }
+        };
+        let DeviceSettings {
+            gpu,
+            target,
+            cache_bytes,
+            sector_bytes,
+            cache_folder,
+        } = changed;
+        (self.gpu, self.gpu_target) = (gpu, target);
+        (self.gpu_cache_bytes, self.gpu_sector_bytes, self.cache_folder) = (cache_bytes, sector_bytes, cache_folder);
+        Ok(())
     }
 }
 
@@ -316,20 +323,7 @@ impl ExtensionOptions for GrampusOptions {
             "gpu_decompress" => self.gpu_decompress = value.parse()?,
             "nvcomp_library" => value.clone_into(&mut self.nvcomp_library),
             "gpu_load" => self.gpu_load = value.parse()?,
-            "gpu_cache_bytes" => match value.parse() {
-                Ok(bytes) => self.gpu_cache_bytes = bytes,
-                Err(_) => return config_err!("grampus.gpu_cache_bytes is a number of bytes, or 0, not '{value}'"),
-            },
-            "gpu_sector_bytes" => match value.parse() {
-                Ok(bytes @ (512 | 1024 | 2048 | 4096)) => self.gpu_sector_bytes = bytes,
-                _ => return config_err!("grampus.gpu_sector_bytes is 512, 1024, 2048 or 4096, not '{value}'"),
-            },
-            "gpu" => match Target::of_gpu(value) {
-                Some(_) => value.trim().clone_into(&mut self.gpu),
-                None => return config_err!("grampus.gpu is a number or a UUID ('GPU-…', 'MIG-…'), not '{value}'"),
-            },
-            "gpu_target" => self.gpu_target = value.parse()?,
-            "cache_folder" => value.clone_into(&mut self.cache_folder),
+            key if DeviceSettings::has(key) => self.set_device(key, value)?,
             _ => return config_err!("there is no setting grampus.{key}; SHOW ALL lists them"),
         }
         Ok(())
@@ -341,7 +335,7 @@ impl ExtensionOptions for GrampusOptions {
             value: Some(value),
             description,
         };
-        vec![
+        let mut entries = vec![
             entry(
                 "local_io",
                 self.local_io.to_string(),
@@ -412,32 +406,14 @@ impl ExtensionOptions for GrampusOptions {
                 self.gpu_load.to_string(),
                 "Whether columns are loaded into device memory after queries on the CPU: 'background' or 'off'",
             ),
-            entry(
-                "gpu_cache_bytes",
-                self.gpu_cache_bytes.to_string(),
-                "Most device memory for what is kept between queries; 0: three quarters of what is free",
-            ),
-            entry(
-                "gpu_sector_bytes",
-                self.gpu_sector_bytes.to_string(),
-                "What kernels read by command for a single value: 512, 1024, 2048 or 4096 bytes",
-            ),
-            entry(
-                "gpu",
-                self.gpu.clone(),
-                "The NVIDIA GPU: its number, or its UUID; `grampus device` prints both",
-            ),
-            entry(
-                "gpu_target",
-                self.gpu_target.to_string(),
-                "What runs kernels: 'cuda', or 'host' (CPU threads, for tests)",
-            ),
-            entry(
-                "cache_folder",
-                self.cache_folder.clone(),
-                "Where compiled kernels and the calibration are kept; empty: the user's cache folder",
-            ),
-        ]
+        ];
+        let of_device = self.device_settings().entries();
+        entries.extend(
+            of_device
+                .into_iter()
+                .map(|(name, value, description)| entry(name, value, description)),
+        );
+        entries
     }
 }
 
@@ -445,50 +421,11 @@ impl ConfigExtension for GrampusOptions {
     const PREFIX: &'static str = "grampus";
 }
 
-/// The settings that a device is opened with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct GpuSettings {
-    /// The NVIDIA GPU, if one runs kernels.
-    pub(crate) gpu: String,
-    /// The processor that runs kernels.
-    pub(crate) target: GpuTarget,
-    /// Device memory for cached columns; `None`: three quarters of the free memory.
-    pub(crate) cache_bytes: Option<u64>,
-    /// log2 of the bytes of a sector.
-    pub(crate) sector_log2: u32,
-    /// The folder of compiled kernels; `None`: there is no folder to keep them in.
-    pub(crate) kernels: Option<PathBuf>,
-}
-
-impl GpuSettings {
-    pub(crate) fn of(options: &GrampusOptions) -> Self {
-        Self {
-            gpu: options.gpu.clone(),
-            target: options.gpu_target,
-            cache_bytes: (options.gpu_cache_bytes > 0).then_some(options.gpu_cache_bytes),
-            // A session may have set the field itself.
-            sector_log2: options.gpu_sector_bytes.next_power_of_two().clamp(512, 4096).ilog2(),
-            kernels: cache_folder(options).map(|folder| folder.join("kernels")),
-        }
-    }
-}
-
 /// The folder of compiled kernels and the calibration, which other processes may use too.
 ///
 /// The order is: the setting `grampus.cache_folder`, `$XDG_CACHE_HOME/grampus`, `$HOME/.cache/grampus`.
 pub fn cache_folder(options: &GrampusOptions) -> Option<PathBuf> {
-    if !options.cache_folder.is_empty() {
-        return Some(PathBuf::from(&options.cache_folder));
-    }
-    let set = |name: &str| {
-        std::env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
-    let base = set("XDG_CACHE_HOME")
-        .filter(|path| path.is_absolute())
-        .or_else(|| Some(set("HOME")?.join(".cache")));
-    Some(base?.join("grampus"))
+    options.device_settings().cache_folder()
 }
 
 #[cfg(test)]

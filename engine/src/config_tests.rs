@@ -41,7 +41,7 @@ fn cache_folder_is_as_set() {
     };
     assert_eq!(cache_folder(&options), Some(PathBuf::from("/somewhere")));
     assert_eq!(
-        GpuSettings::of(&options).kernels,
+        options.device_settings().kernel_folder(),
         Some(PathBuf::from("/somewhere/kernels"))
     );
 }

@@ -51,6 +51,7 @@
 mod aggregate;
 pub mod config;
 mod device_path;
+mod device_settings;
 pub mod error;
 pub mod file;
 mod file_table;
@@ -69,6 +70,7 @@ mod redaction;
 mod scan;
 mod scan_io;
 pub mod session;
+mod setting_words;
 mod store;
 mod store_error;
 mod table;

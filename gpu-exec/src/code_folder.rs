@@ -30,7 +30,7 @@ impl CodeFolder {
     /// The device's compiler is missing.
     pub fn new(device: &Device, folder: Option<PathBuf>) -> Result<Self, CudaError> {
         let compiler = if device.is_host() {
-            cuda::host_environment()?
+            cuda::host_environment()? + device.host_lanes().environment()
         } else {
             format!("NVRTC {:?}, sm {:?}", cuda::compiler_version()?, device.compute())
         };

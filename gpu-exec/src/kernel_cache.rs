@@ -261,8 +261,8 @@ impl KernelCache {
 
     /// As [`compile_and_link`](Self::compile_and_link), for host threads. Some compilers leave a function out.
     fn compile_and_link_on_host(&self, kernel: &QueryKernel, unit: &str) -> Result<Vec<u8>, CudaError> {
-        let slow_path = self.slow_path(kernel.is_queued())?;
-        match cuda::compile_host_with(unit, ENTRY, &slow_path) {
+        let (lanes, slow_path) = (self.device.host_lanes(), self.slow_path(kernel.is_queued())?);
+        match cuda::compile_host_with(&lanes.linked_unit(unit), ENTRY, &slow_path) {
             Ok(compiled) => Ok(compiled.cubin),
             Err(e) => {
                 log::warn!("a kernel cannot be linked, and is compiled whole: {e}");
@@ -281,7 +281,7 @@ impl KernelCache {
         let text = slow_path(queued);
         let code = self.folder.get_or_compile(&[self.slow_unit_kind(), &text], || {
             if self.device.is_host() {
-                return cuda::compile_host_unit(&text, "slow_path");
+                return cuda::compile_host_unit(&self.device.host_lanes().unit(&text), "slow_path");
             }
             Ok(cuda::compile_kernels(&text, "slow path", self.device.compute())?.cubin)
         })?;

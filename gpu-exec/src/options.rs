@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use grampus_io_stack::cuda::Nvcomp;
+use grampus_io_stack::cuda::{HostLanes, Nvcomp};
 
 use crate::input::chunk_list::Codec;
 use crate::input::{Input, Placement, Segment, Stripe};
@@ -18,19 +18,36 @@ pub enum Target {
     Cuda(u32),
     /// An NVIDIA GPU, or the instance of a divided one, by UUID.
     CudaUuid([u8; 16]),
-    /// Threads of this machine, each a warp of one lane. They run the same source, compiled by the host's C++ compiler
-    /// (`CXX`, else `g++`, `clang++`, `c++`). For tests: compilation is slow, and execution is as fast as the threads
-    /// are.
+    /// Threads of this machine, each a warp. They run the same source, compiled by the host's C++ compiler (`CXX`,
+    /// else `g++`, `clang++`, `c++`). For tests: compilation is slow, and execution is as fast as the threads are.
     Host {
         /// Number of threads.
         threads: u32,
+        /// Lanes of a warp.
+        lanes: HostLanes,
     },
 }
+
+/// The environment variable with the lanes of a warp on host threads: 1, or 32.
+const LANES_VARIABLE: &str = "GRAMPUS_HOST_LANES";
 
 impl Target {
     /// Whether an NVIDIA GPU runs kernels.
     pub fn is_cuda(self) -> bool {
         matches!(self, Self::Cuda(_) | Self::CudaUuid(_))
+    }
+
+    /// Threads of this machine. Their warps have 32 lanes if `GRAMPUS_HOST_LANES` is 32, else one.
+    pub fn host(threads: u32) -> Self {
+        let lanes = match std::env::var(LANES_VARIABLE).as_deref() {
+            Ok("32") => HostLanes::ThirtyTwo,
+            Err(_) | Ok("" | "1") => HostLanes::One,
+            Ok(other) => {
+                log::warn!("{LANES_VARIABLE} is 1 or 32, not '{other}': warps have one lane");
+                HostLanes::One
+            }
+        };
+        Self::Host { threads, lanes }
     }
 
     /// The GPU of a number (`0`) or of a UUID (`GPU-…` or `MIG-…`, as `nvidia-smi -L` prints it). `None`: neither.

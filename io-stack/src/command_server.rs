@@ -69,11 +69,20 @@ impl CommandServer {
         Ok(())
     }
 
-    /// What the software controller last reported in words.
+    /// What the software controller last reported in words, or what has happened to an NVMe controller that answers no
+    /// more.
     pub(crate) fn take_error(&self) -> Option<String> {
         match self {
             Self::Software(controller) => controller.take_error(),
-            Self::Nvme(_) => None,
+            Self::Nvme(queues) => queues.failure(),
+        }
+    }
+
+    /// Whether an NVMe controller answers no more, so that only a reset helps.
+    pub(crate) fn has_failed(&self) -> bool {
+        match self {
+            Self::Software(_) => false,
+            Self::Nvme(queues) => queues.failure().is_some(),
         }
     }
 }

@@ -17,6 +17,14 @@ pub enum CudaError {
     /// libcuda is missing, or sees no GPU.
     #[error("no NVIDIA driver: {0}")]
     NoDriver(String),
+    /// There is no GPU of this number or UUID.
+    #[error("there is no GPU {asked}; {present}; set grampus.gpu to one of them")]
+    NoGpu {
+        /// The number, or the UUID.
+        asked: String,
+        /// The GPUs that there are.
+        present: String,
+    },
     /// NVRTC is missing.
     #[error(
         "no NVRTC (libnvrtc.so): install the CUDA toolkit or `pip install nvidia-cuda-nvrtc`, \
@@ -143,6 +151,8 @@ pub enum Reason {
     Protocol,
     /// A store to a column whose storage or cache takes none.
     ReadOnly,
+    /// The NVMe controller has failed, or another agent has disabled it. It is reset.
+    Controller,
     /// A number that this version does not know.
     Unknown(u32),
 }
@@ -188,6 +198,7 @@ impl fmt::Display for Reason {
                 f,
                 "a store to a storage that takes no writes: open it for writing, and build the stack by Stack::writable"
             ),
+            Self::Controller => write!(f, "the NVMe controller answers no more, and is reset"),
             Self::Unknown(code) => write!(f, "device code gave up with unknown status {code}"),
         }
     }

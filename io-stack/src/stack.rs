@@ -159,8 +159,9 @@ impl Stack {
         };
         let usage = if writable { CacheUse::Write } else { CacheUse::Read };
         let cache = Cache::new(device, options.cache, usage)?;
-        let server = CommandServer::Nvme(ControllerQueues::new(&controller, &queues)?);
-        let mut stack = Self::with_server(device, server, (queues, cache), options)?;
+        let abort = Arc::new(PinnedBuffer::new(device, 4096)?);
+        let server = CommandServer::Nvme(ControllerQueues::new(&controller, &queues, &abort)?);
+        let mut stack = Self::with_server(device, server, (queues, cache, abort), options)?;
         stack.add_ranges(ranges)?;
         Ok(stack)
     }
@@ -188,7 +189,8 @@ impl Stack {
         })?;
         controller.resume();
         let server = CommandServer::Software(controller);
-        let mut stack = Self::with_server(device, server, (queues, cache), options)?;
+        let abort = Arc::new(PinnedBuffer::new(device, 4096)?);
+        let mut stack = Self::with_server(device, server, (queues, cache, abort), options)?;
         stack.add(storages)?;
         Ok(stack)
     }
@@ -197,7 +199,7 @@ impl Stack {
     fn with_server(
         device: &Device,
         server: CommandServer,
-        (queues, cache): (Queues, Cache),
+        (queues, cache, abort): (Queues, Cache, Arc<PinnedBuffer>),
         options: StackOptions,
     ) -> Result<Self, StackError> {
         Ok(Self {
@@ -205,7 +207,7 @@ impl Stack {
             device_sources: DeviceBuffer::filled(device, size_of::<SourceDesc>(), 0)?,
             status: DeviceBuffer::filled(device, size_of::<Status>(), 0)?,
             stats: DeviceBuffer::filled(device, size_of::<Stats>(), 0)?,
-            abort: Arc::new(PinnedBuffer::new(device, 4096)?),
+            abort,
             device: device.clone(),
             sources: Vec::new(),
             next_line: 1 << 12, // a group's border
@@ -354,7 +356,7 @@ impl Stack {
         })
     }
 
-    /// Prepares a query: clears status, counters and abort word.
+    /// Prepares a query: clears status, counters and abort word. A controller that has failed is reset.
     ///
     /// # Errors
     /// [`StackError::OutOfService`], or a failed call.
@@ -363,6 +365,9 @@ impl Stack {
             return Err(StackError::OutOfService);
         }
         if let Some(server) = &self.server {
+            if server.has_failed() {
+                self.reset()?;
+            }
             server.wake();
         }
         self.abort.store_u32(0);
@@ -390,8 +395,10 @@ impl Stack {
         if let Some(server) = &self.server {
             server.query_ended();
         }
-        match Reason::of(&status) {
-            None if stats.completions < stats.commands => self.reset().map(|()| stats),
+        let has_failed = self.server.as_ref().is_some_and(CommandServer::has_failed);
+        let reason = Reason::of(&status).map(|reason| if has_failed { Reason::Controller } else { reason });
+        match reason {
+            None if has_failed || stats.completions < stats.commands => self.reset().map(|()| stats),
             None => Ok(stats),
             Some(reason) => {
                 let error = self.describe(reason, &status);
@@ -443,8 +450,7 @@ impl Stack {
             let range = source.position()..source.position() + source.size_bytes();
             source.nsid() == Some(status.nsid) && range.contains(&(status.lba << source.lba_log2()))
         };
-        let software = matches!(self.server, Some(CommandServer::Software(_)));
-        let by_nsid = match software {
+        let by_nsid = match self.takes_storages() {
             true => (status.nsid as usize).checked_sub(1).and_then(|i| self.sources.get(i)),
             false => self.sources.iter().find(of_block),
         };

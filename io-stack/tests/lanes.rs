@@ -133,7 +133,10 @@ fn warps_of_32_lanes_read_the_right_values() {
         return;
     }
     let device = Device::host(5, 1 << 30);
-    let (begin, end) = (include_str!("cpp/lanes.h"), include_str!("cpp/lanes_end.h"));
+    let (begin, end) = (
+        include_str!("../src/cuda/lanes.h"),
+        include_str!("../src/cuda/lanes_end.h"),
+    );
     let text = format!("{begin}{}{end}{KERNELS}", grampus_io_stack::device_headers::prelude());
     let compiled = compile_for(&device, &text, "lanes").expect("the kernels compile");
     let module = Module::load(&device, &compiled.cubin).expect("and load");

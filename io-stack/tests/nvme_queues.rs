@@ -9,14 +9,14 @@ mod qtest_registers;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use grampus_driver::controller::{Namespace, VirtualController, VirtualOptions};
 use grampus_driver::files::{Drive, NamespaceRange};
 use grampus_driver::host::{Device as Controller, DeviceOptions, DmaPool, MappedMemory};
 use grampus_driver::raw::SharedMemory;
 use grampus_driver::registers::Registers;
-use grampus_driver::spec::StatusCode;
+use grampus_driver::spec::{StatusCode, registers as reg};
 use grampus_driver::storage::{FaultAction, FaultRule, FaultyStorage, WritableFile};
 use grampus_io_stack::bench::BenchError;
 use grampus_io_stack::bench::vector_add::{VectorAdd, sum, value};
@@ -49,8 +49,12 @@ fn software(image: &Path, bad_lba: Option<u64>) -> Option<Drive> {
         at_most: u64::MAX,
         action: FaultAction::Fail(StatusCode::UnrecoveredReadError),
     });
+    Some(software_with(image, rule.into_iter().collect()))
+}
+
+fn software_with(image: &Path, rules: Vec<FaultRule>) -> Drive {
     let file = WritableFile::open(image).expect("an image");
-    let storage = FaultyStorage::new(Box::new(file), rule.into_iter().collect());
+    let storage = FaultyStorage::new(Box::new(file), rules);
     let memory = SharedMemory::anonymous(7 << 20).expect("memory");
     let memory = Arc::new(MappedMemory::linear(memory, 0x12_3400_0000));
     let options = VirtualOptions {
@@ -59,7 +63,7 @@ fn software(image: &Path, bad_lba: Option<u64>) -> Option<Drive> {
         mdts: 7,
     };
     let controller = VirtualController::new(options, vec![Namespace::new(1, Arc::new(storage))], memory.clone());
-    Some(drive(Arc::new(controller), DmaPool::new(memory)))
+    drive(Arc::new(controller), DmaPool::new(memory))
 }
 
 fn qemu(image: &Path, bad_lba: Option<u64>) -> Option<Drive> {
@@ -246,6 +250,70 @@ fn stacks_keep_to_one_controller(start: Start) {
     assert_eq!(commands(&drive)[0], reads);
 }
 
+/// Another agent disables the controller.
+fn disable(drive: &Drive) {
+    let registers = {
+        let controller = drive.device().lock().unwrap_or_else(PoisonError::into_inner);
+        controller.registers().clone()
+    };
+    registers.write32(reg::CC, 0);
+}
+
+/// A controller that fails between two queries is reset before the second one, not found by a wait of 30 seconds.
+fn disabled_controllers_are_reset_before_a_query(start: Start) {
+    for (device, kernels) in devices() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let Some(drive) = start(&image(folder.path()), None) else {
+            return;
+        };
+        let add = vector_add(&device, &kernels, &drive, options(2, 4));
+        for _ in 0..3 {
+            let began = Instant::now();
+            let (_, read) = add.launch("read_tiles", 2).expect("reads");
+            assert!(
+                read.commands > 0 && began.elapsed() < Duration::from_secs(20),
+                "{read:?}"
+            );
+            disable(&drive);
+        }
+    }
+}
+
+/// Kernels that wait for a controller that fails end at once, and the next query has its answers.
+#[test]
+fn kernels_do_not_wait_for_a_controller_that_fails() {
+    let lost = FaultRule {
+        bytes: LEAD_BYTES + RANGE_BYTES..LEAD_BYTES + 2 * RANGE_BYTES,
+        every: 1,
+        at_most: 1,
+        action: FaultAction::Drop,
+    };
+    for (device, kernels) in devices() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let drive = software_with(&image(folder.path()), vec![lost.clone()]);
+        let add = vector_add(&device, &kernels, &drive, options(2, 4));
+        let began = Instant::now();
+        let ended = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(500));
+                disable(&drive);
+            });
+            add.launch("read_tiles", 2).map(|_| ())
+        });
+        match ended.expect_err("a command is lost") {
+            BenchError::Stack(StackError::Device(error)) => {
+                assert_eq!(error.reason, Reason::Controller, "{error}");
+                assert!(error.to_string().contains("disabled by another agent"), "{error}");
+            }
+            other => panic!("{other}"),
+        }
+        // The bound of a wait is 30 seconds.
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+        let (_, read) = add.launch("read_tiles", 2).expect("reads");
+        assert!(read.commands > 0);
+    }
+}
+
 macro_rules! cases {
     ($($case:ident),* $(,)?) => {
         mod software_registers {
@@ -268,4 +336,5 @@ cases! {
     kernels_read_and_store,
     failed_reads_name_their_place,
     stacks_keep_to_one_controller,
+    disabled_controllers_are_reset_before_a_query,
 }

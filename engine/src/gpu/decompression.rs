@@ -94,7 +94,7 @@ fn is_for_library(setting: GpuDecompress, codec: Codec) -> bool {
 fn load(options: &GrampusOptions) -> Result<Arc<Nvcomp>, CudaError> {
     let file = Some(options.nvcomp_library.as_str()).filter(|file| !file.is_empty());
     let library = Nvcomp::load(file.map(Path::new))?;
-    if library.is_on_host() != (options.gpu_target == GpuTarget::Host) {
+    if library.is_on_host() != (options.device_settings().target == GpuTarget::Host) {
         let file = library.file().display();
         return Err(CudaError::NoNvcomp(format!("{file} is not for this device")));
     }

@@ -25,6 +25,9 @@ pub(crate) fn run(work: &GpuWork, cancel: &Arc<AtomicBool>) -> Result<(Output, A
         let bound = work.bind(&dictionary).map_err(|full| RunError::Decode(full.into()));
         let ran = bound.and_then(|bound| device.run(&work.bound_request(&bound, cancel)));
         work.gpu_input.run_ended();
+        if let Some(runtime) = &work.runtime {
+            runtime.note_open(&work.settings, device.is_open());
+        }
         let error = match ran {
             Ok(output) => {
                 if output.cost.rows > 0 {

@@ -54,7 +54,7 @@ fn machines() -> Option<Machines> {
     }
     let device = Device::host(2, 1 << 30);
     let modules = KernelCache::new(&device, None).unwrap();
-    let lanes = concat!(env!("CARGO_MANIFEST_DIR"), "/../io-stack/tests/cpp");
+    let lanes = concat!(env!("CARGO_MANIFEST_DIR"), "/../io-stack/src/cuda");
     let text = |name: &str| std::fs::read_to_string(format!("{lanes}/{name}")).unwrap();
     let lockstep = |unit: String, entry: &str| {
         let lockstep = text("lanes.h") + &unit + &text("lanes_end.h");

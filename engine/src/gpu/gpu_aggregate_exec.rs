@@ -9,6 +9,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -215,6 +216,7 @@ impl Execution {
     async fn on_device(&self) -> Result<(Output, Arc<StringDictionary>), RunFailure> {
         let cancel = Arc::new(AtomicBool::new(false));
         let stop = CancelOnDrop(Arc::clone(&cancel));
+        self.work.session.demand.count(self.work.load_key(), Instant::now());
         let work = Arc::clone(&self.work);
         let ran = tokio::task::spawn_blocking(move || run(&work, &cancel)).await;
         drop(stop);

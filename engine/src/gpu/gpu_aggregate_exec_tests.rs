@@ -9,12 +9,9 @@ use arrow::array::{RecordBatch, StringArray};
 use arrow::util::pretty::pretty_format_batches;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::SessionContext;
-use grampus_gpu_exec::MachineProfile;
 
-use crate::Grampus;
 use crate::config::{Device, GpuTarget, GrampusOptions};
-use crate::gpu::calibration::Calibration;
-use crate::gpu::fake_device::{Behaviour, FakeDevice, add_table, grampus_of, runtime, session};
+use crate::gpu::fake_device::{Behaviour, add_table, grampus_of, session};
 use crate::gpu::session::GpuSession;
 use crate::gpu::string_dictionary::DictionaryLimits;
 
@@ -135,90 +132,6 @@ async fn explain_verbose_shows_the_kernel() {
     assert!(!plain.contains("no kernel"), "{plain}");
     let verbose = shown(&context, &format!("EXPLAIN VERBOSE {SQL}")).await.unwrap();
     assert!(verbose.contains("no kernel"), "{verbose}");
-}
-
-/// A session on a machine with a slow CPU, and a slower transfer to the GPU.
-async fn slow_session(folder: &Path, behaviour: Behaviour) -> (SessionContext, Arc<FakeDevice>, Grampus) {
-    let slow = MachineProfile {
-        cpu_scan_bytes_per_s: 1e5,
-        cpu_scan_all_bytes_per_s: 1e5,
-        push_bytes_per_s: 5e3,
-        query_s: 1e-6,
-        ..MachineProfile::of_cores(1)
-    };
-    Calibration::of(slow).save(folder).unwrap();
-    runtime(folder, Device::Auto, behaviour).await
-}
-
-/// With `auto`, a query that the CPU answers, though the GPU would be faster from its memory, has its columns loaded
-/// when it has ended. The next one runs on the GPU. Planning loads nothing.
-#[tokio::test(flavor = "multi_thread")]
-async fn auto_device_loads_columns_in_the_background() {
-    let folder = tempfile::tempdir().unwrap();
-    let (context, fake, grampus) = slow_session(folder.path(), Behaviour::Loads).await;
-    let explained = async || shown(&context, &format!("EXPLAIN {SQL}")).await.unwrap();
-    let expected = "once loaded in the background, the GPU takes";
-    // 8 KB take 80 ms on the CPU, 200 ms to load as the fake device estimates, and almost no time once resident.
-    for _ in 0..3 {
-        assert!(explained().await.contains(expected), "{}", explained().await);
-    }
-    grampus.wait_for_loads();
-    assert_eq!(fake.begun.load(Ordering::Relaxed), 0, "EXPLAIN is no execution");
-    assert!(shown(&context, SQL).await.unwrap().contains("| 990 | 499455.0 |"));
-    grampus.wait_for_loads();
-    assert_eq!(fake.ended.load(Ordering::Relaxed), 1, "loaded once");
-    assert!(
-        explained().await.contains("its columns are on the device"),
-        "{}",
-        explained().await
-    );
-}
-
-/// Columns that a load does not leave on the device are not loaded again.
-#[tokio::test(flavor = "multi_thread")]
-async fn auto_device_loads_in_vain_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let (context, fake, grampus) = slow_session(folder.path(), Behaviour::Refuses).await;
-    for _ in 0..3 {
-        assert!(shown(&context, SQL).await.unwrap().contains("| 990 | 499455.0 |"));
-        grampus.wait_for_loads();
-        assert_eq!(fake.ended.load(Ordering::Relaxed), 1);
-    }
-    let plan = shown(&context, &format!("EXPLAIN {SQL}")).await.unwrap();
-    assert!(
-        !plan.contains("in the background") && plan.contains("not on the GPU: the GPU is"),
-        "{plan}"
-    );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn no_columns_are_loaded_with_gpu_load_off() {
-    let folder = tempfile::tempdir().unwrap();
-    let (context, fake, grampus) = slow_session(folder.path(), Behaviour::Loads).await;
-    context
-        .sql("SET grampus.gpu_load = 'off'")
-        .await
-        .unwrap()
-        .collect()
-        .await
-        .unwrap();
-    assert!(shown(&context, SQL).await.unwrap().contains("| 990 | 499455.0 |"));
-    grampus.wait_for_loads();
-    assert_eq!(fake.begun.load(Ordering::Relaxed), 0);
-}
-
-/// A runtime that is dropped cancels its load.
-#[tokio::test(flavor = "multi_thread")]
-async fn dropped_runtime_cancels_its_load() {
-    let folder = tempfile::tempdir().unwrap();
-    let (context, fake, grampus) = slow_session(folder.path(), Behaviour::WaitsForCancel).await;
-    assert!(shown(&context, SQL).await.unwrap().contains("| 990 | 499455.0 |"));
-    while fake.begun.load(Ordering::Relaxed) == 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    drop(context);
-    drop(grampus);
-    assert_eq!(fake.ended.load(Ordering::Relaxed), 1);
 }
 
 /// Planning and EXPLAIN do not wait for a query that runs.

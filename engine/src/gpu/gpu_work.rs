@@ -11,12 +11,13 @@ use super::decompression::ChunkDecompression;
 use super::device_choice::is_resident;
 use super::filter_key::FilterKey;
 use super::gpu_input::GpuInput;
+use super::load_demand::LoadKey;
 use super::lower::Lowered;
 use super::lower::types::Argument;
 use super::runner::Runner;
 use super::session::GpuSession;
 use super::string_dictionary::{DictionaryFull, StringDictionary};
-use crate::config::GpuSettings;
+use crate::device_settings::{DeviceSettings, RuntimeSettings};
 
 /// An aggregation for a device.
 #[derive(Debug)]
@@ -25,7 +26,9 @@ pub(crate) struct GpuWork {
     pub(crate) gpu_input: Arc<GpuInput>,
     /// The device as planning knows it. A run takes the session's.
     pub(crate) planned_device: Arc<dyn Runner>,
-    pub(crate) settings: GpuSettings,
+    pub(crate) settings: DeviceSettings,
+    /// Where the run notes that it has opened the device.
+    pub(crate) runtime: Option<RuntimeSettings>,
     pub(crate) profile: MachineProfile,
     pub(crate) session: Arc<GpuSession>,
     pub(crate) backing: BackingChoice,
@@ -125,6 +128,11 @@ impl GpuWork {
             waits_for_memory: self.strict,
             cancel,
         }
+    }
+
+    /// The key under which queries are counted, and loaded in the background.
+    pub(crate) fn load_key(&self) -> LoadKey {
+        LoadKey::of(&self.lowered.program, &self.gpu_input.input)
     }
 
     /// The key under which the session remembers the filter's selectivity.

@@ -20,6 +20,7 @@
 //! | `device_choice` | estimated times on CPU and GPU |
 //! | `calibration` | `Calibration`, the measured speed of the machine |
 //! | `filter_key` | `FilterKey`, under which selectivities are remembered |
+//! | `load_demand` | `LoadDemand`, how often queries are asked |
 //! | `session` | `GpuSession`, the state kept from query to query |
 //! | `runner` | `Runner`, the device |
 //! | `gpu_work` | `GpuWork`, one aggregation on its device |
@@ -41,6 +42,9 @@ mod column_ids;
 mod decompression;
 mod device_choice;
 mod device_run;
+#[cfg(test)]
+#[path = "tests/device_sharing.rs"]
+mod device_sharing;
 mod encoded_columns;
 mod explain;
 #[cfg(test)]
@@ -55,6 +59,7 @@ mod gpu_work;
 mod grouping_sets;
 mod input_builder;
 mod input_cache;
+mod load_demand;
 mod lower;
 mod metrics;
 pub mod offload_rule;

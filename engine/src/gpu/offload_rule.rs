@@ -49,8 +49,8 @@ use super::lower::{Lowered, lower};
 use super::refusal::Refusal;
 use super::runner::{Absence, Runner};
 use super::selectivity_sample::sampled_selectivity;
-use super::session::{ColumnsKey, GpuSession};
-use crate::config::{Device, GpuBacking, GpuLoad, GpuSettings, GrampusOptions, LocalIo};
+use super::session::GpuSession;
+use crate::config::{Device, GpuBacking, GpuLoad, GrampusOptions, LocalIo};
 use crate::scan::execution_listener::ExecutionListener;
 use crate::scan::orc_scan_exec::OrcScanExec;
 
@@ -267,7 +267,7 @@ impl PlanRewrite<'_> {
         }
         // The device is checked first, since the check reads no file.
         let session = self.session;
-        let (settings, profile) = (GpuSettings::of(self.options), session.profile(self.options));
+        let (settings, profile) = (self.options.device_settings(), session.profile(self.options));
         let device = session.planned_device(&settings, &profile);
         let device = device.map_err(CpuReason::NoDevice)?;
         let dictionary = session.dictionary();
@@ -320,7 +320,8 @@ impl PlanRewrite<'_> {
             lowered,
             gpu_input,
             planned_device: device,
-            settings: GpuSettings::of(self.options),
+            settings: self.options.device_settings(),
+            runtime: self.options.runtime.clone(),
             profile: self.session.profile(self.options),
             session: Arc::clone(self.session),
             backing: self.backing(),
@@ -383,7 +384,7 @@ impl PlanRewrite<'_> {
         let is_loaded = self.options.gpu_load == GpuLoad::Background
             && hot < cpu
             && cpu >= MIN_GPU_TIME
-            && self.loader.may_load(ColumnsKey::of(&work.gpu_input.input));
+            && self.loader.may_load(work.load_key());
         Ok(Comparison::Cpu {
             gpu,
             cpu,

@@ -11,7 +11,7 @@ use grampus_gpu_exec::{
     compiler_version, library,
 };
 
-use crate::config::{GpuSettings, GpuTarget};
+use crate::device_settings::{DeviceSettings, GpuTarget};
 
 /// Maximum number of host threads that run kernels ([`GpuTarget::Host`]).
 const MAX_HOST_THREADS: usize = 4;
@@ -51,7 +51,7 @@ impl Absence {
     pub(crate) fn of(error: &CudaError) -> Self {
         let is_missing = matches!(
             error,
-            CudaError::NoDriver(_) | CudaError::NoCompiler | CudaError::NoHostCompiler
+            CudaError::NoDriver(_) | CudaError::NoGpu { .. } | CudaError::NoCompiler | CudaError::NoHostCompiler
         );
         Self {
             reason: error.to_string(),
@@ -101,25 +101,23 @@ impl Runner for Gpu {
 }
 
 /// The device for these settings, which the first run opens.
-pub(crate) fn closed(settings: &GpuSettings, profile: &MachineProfile) -> Arc<dyn Runner> {
+pub(crate) fn closed(settings: &DeviceSettings, profile: &MachineProfile) -> Arc<dyn Runner> {
     let threads = available_parallelism().map_or(1, usize::from);
     let target = match settings.target {
         // The setting allows nothing else.
         GpuTarget::Cuda => Target::of_gpu(&settings.gpu).unwrap_or(Target::Cuda(0)),
-        GpuTarget::Host => Target::Host {
-            threads: threads.min(MAX_HOST_THREADS) as u32,
-        },
+        GpuTarget::Host => Target::host(threads.min(MAX_HOST_THREADS) as u32),
     };
     let options = GpuOptions {
         target,
-        cache_bytes: settings.cache_bytes,
+        cache_bytes: settings.most_cache_bytes(),
         pin_bytes: None,
-        kernel_folder: settings.kernels.clone(),
+        kernel_folder: settings.kernel_folder(),
         threads: threads.min(MAX_READER_THREADS),
     };
     let runtime_options = RuntimeOptions {
         machine_profile: profile.clone(),
-        sector_log2: settings.sector_log2,
+        sector_log2: settings.sector_log2(),
         ..RuntimeOptions::default()
     };
     Arc::new(Gpu::new(options, runtime_options))
@@ -129,7 +127,7 @@ pub(crate) fn closed(settings: &GpuSettings, profile: &MachineProfile) -> Arc<dy
 ///
 /// # Errors
 /// Names the missing library.
-pub(crate) fn check_libraries(settings: &GpuSettings) -> Result<(), Absence> {
+pub(crate) fn check_libraries(settings: &DeviceSettings) -> Result<(), Absence> {
     static LIBRARY: OnceLock<Result<(), Absence>> = OnceLock::new();
     match settings.target {
         GpuTarget::Host => Ok(()),

@@ -7,38 +7,25 @@
 //! device, the dictionary and measured selectivities.
 
 use std::collections::HashMap;
-use std::collections::hash_map::DefaultHasher;
-use std::hash::{Hash, Hasher};
+use std::hash::Hash;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use grampus_gpu_exec::MachineProfile;
-use grampus_gpu_exec::input::Input;
 
 use super::calibration::Calibration;
 use super::column_ids::ColumnIds;
 use super::filter_key::FilterKey;
 use super::input_cache::InputCache;
+use super::load_demand::LoadDemand;
 use super::runner::{self, Absence, Runner};
 use super::string_dictionary::{DictionaryLimits, StringDictionary};
-use crate::config::{GpuSettings, GrampusOptions, cache_folder};
+use crate::config::{GrampusOptions, cache_folder};
+use crate::device_settings::DeviceSettings;
 use crate::scan::column_locations::LocationCache;
 
 /// Maximum number of filters that a session remembers. A session at the maximum forgets all.
 const MAX_REMEMBERED_ENTRIES: usize = 10_000;
-
-/// The columns and files of an input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct ColumnsKey(u64);
-
-impl ColumnsKey {
-    pub(crate) fn of(input: &Input) -> Self {
-        let mut hasher = DefaultHasher::new();
-        input.column_ids.hash(&mut hasher);
-        input.files.hash(&mut hasher);
-        Self(hasher.finish())
-    }
-}
 
 /// The GPU's side of a session. The device is opened by the first query that runs on it.
 #[derive(Debug)]
@@ -46,6 +33,8 @@ pub struct GpuSession {
     pub(crate) column_ids: ColumnIds,
     pub(crate) locations: LocationCache,
     pub(crate) inputs: InputCache,
+    /// Of queries that ran on the device, and of those whose columns may be loaded.
+    pub(crate) demand: LoadDemand,
     dictionary: Mutex<Arc<StringDictionary>>,
     device: Mutex<Option<SessionDevice>>,
     /// The machine's rates, and the folder that they were loaded from.
@@ -64,7 +53,7 @@ impl Default for GpuSession {
 /// The device of the queries that ran last.
 #[derive(Debug)]
 struct SessionDevice {
-    settings: GpuSettings,
+    settings: DeviceSettings,
     device: Arc<dyn Runner>,
     /// Why the device stays absent while this process runs.
     absence: Option<Absence>,
@@ -82,6 +71,7 @@ impl GpuSession {
             column_ids: ColumnIds::default(),
             locations: LocationCache::default(),
             inputs: InputCache::default(),
+            demand: LoadDemand::default(),
             dictionary: Mutex::new(Arc::new(StringDictionary::new(1, limits))),
             device: Mutex::default(),
             profile: Mutex::default(),
@@ -110,7 +100,7 @@ impl GpuSession {
     /// If the device is known to be absent, or its libraries are.
     pub(crate) fn planned_device(
         &self,
-        settings: &GpuSettings,
+        settings: &DeviceSettings,
         profile: &MachineProfile,
     ) -> Result<Arc<dyn Runner>, Absence> {
         let device = lock(&self.device);
@@ -121,7 +111,7 @@ impl GpuSession {
     }
 
     /// The device of a query that runs now. The query opens it if it is closed.
-    pub(crate) fn device(&self, settings: &GpuSettings, profile: &MachineProfile) -> Arc<dyn Runner> {
+    pub(crate) fn device(&self, settings: &DeviceSettings, profile: &MachineProfile) -> Arc<dyn Runner> {
         let mut device = lock(&self.device);
         if let Some(known) = device.as_ref().filter(|known| known.settings == *settings) {
             return Arc::clone(&known.device);
@@ -139,7 +129,7 @@ impl GpuSession {
     }
 
     /// Remembers that a device cannot be opened while this process runs.
-    pub(crate) fn remember_absence(&self, settings: &GpuSettings, absence: Absence) {
+    pub(crate) fn remember_absence(&self, settings: &DeviceSettings, absence: Absence) {
         let mut device = lock(&self.device);
         if let Some(known) = device.as_mut().filter(|known| known.settings == *settings) {
             known.absence = Some(absence);
@@ -150,7 +140,7 @@ impl GpuSession {
     #[cfg(test)]
     pub(crate) fn preset(&self, options: &GrampusOptions, device: Arc<dyn Runner>) {
         *lock(&self.device) = Some(SessionDevice {
-            settings: GpuSettings::of(options),
+            settings: options.device_settings(),
             device,
             absence: None,
         });
@@ -206,7 +196,7 @@ mod tests {
             gpu_target: crate::config::GpuTarget::Host,
             ..GrampusOptions::default()
         };
-        let (settings, profile) = (GpuSettings::of(&options), MachineProfile::default());
+        let (settings, profile) = (options.device_settings(), MachineProfile::default());
         let planned = session.planned_device(&settings, &profile).unwrap();
         assert!(!planned.is_open() && lock(&session.device).is_none());
         let device = session.device(&settings, &profile);
@@ -215,8 +205,8 @@ mod tests {
             &session.planned_device(&settings, &profile).unwrap()
         ));
         // Planning with other settings leaves the device alone.
-        let other = GpuSettings {
-            cache_bytes: Some(7),
+        let other = DeviceSettings {
+            cache_bytes: 7,
             ..settings.clone()
         };
         assert!(!Arc::ptr_eq(

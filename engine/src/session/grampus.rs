@@ -34,6 +34,7 @@ use super::store_statements::{StoreCopies, StoreTables};
 use super::timestamp_literals::TimestampLiterals;
 use crate::aggregate::indexed_aggregates::IndexedAggregates;
 use crate::config::{Device, GrampusConfig};
+use crate::device_settings::RuntimeSettings;
 use crate::file::file_cache::FileCache;
 use crate::gpu::background_loader::BackgroundLoader;
 use crate::gpu::offload_rule::OffloadRule;
@@ -48,11 +49,12 @@ use crate::store::lazy_stores::LazyStores;
 /// The sessions of a runtime share:
 ///
 /// - open files and their parsed metadata;
-/// - the GPU, its cached columns and its measurements. Sessions whose `grampus.gpu_*` settings differ replace each
-///   other's device, so a server gives all of them the same;
+/// - the GPU, its settings, its cached columns and its measurements. `SET` of `grampus.gpu`, `gpu_target`,
+///   `gpu_cache_bytes`, `gpu_sector_bytes` and `cache_folder` holds for all sessions, and is refused while the device
+///   is open;
 /// - the memory pool, for sessions of [`context`](Self::context).
 ///
-/// Catalogs, settings, plans, object stores and their credentials are each session's own.
+/// Catalogs, other settings, plans, object stores and their credentials are each session's own.
 ///
 /// # Two sessions over one runtime
 ///
@@ -149,8 +151,10 @@ impl GrampusBuilder {
             Some(bytes) => FileCache::of_bytes(bytes),
             None => FileCache::within(memory.limit_bytes()),
         };
+        let mut config = self.config;
+        config.options.runtime = Some(RuntimeSettings::new(config.options.device_settings()));
         Grampus {
-            config: self.config,
+            config,
             without: self.without,
             memory,
             files: Arc::new(files),

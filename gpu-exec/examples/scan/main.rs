@@ -178,10 +178,7 @@ struct Way<'a> {
 impl Bench<'_> {
     fn gpu(&self, cache_bytes: Option<u64>) -> Result<Gpu, Failed> {
         let options = GpuOptions {
-            target: self
-                .options
-                .host
-                .map_or(Target::Cuda(0), |threads| Target::Host { threads }),
+            target: self.options.host.map_or(Target::Cuda(0), Target::host),
             cache_bytes,
             pin_bytes: Some(64 << 30),
             kernel_folder: None,

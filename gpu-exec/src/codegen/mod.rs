@@ -64,7 +64,7 @@ pub const MERGE_ENTRY: &str = "grampus_merge_groups";
 pub const BLOCK_THREADS: u32 = 256;
 /// Lanes of a warp on a GPU.
 pub const GPU_LANES: u32 = 32;
-/// Lanes of a warp on host threads.
+/// Lanes of a warp on host threads, unless they run as on a GPU.
 pub const HOST_LANES: u32 = 1;
 
 /// A kernel's source, with the sizes and properties that a launch needs.

@@ -82,10 +82,10 @@ impl DeviceState {
         let device = match options.target {
             Target::Cuda(ordinal) => Device::open(ordinal)?,
             Target::CudaUuid(uuid) => Device::open_uuid(uuid)?,
-            Target::Host { threads } => {
+            Target::Host { threads, lanes } => {
                 host_compiler()?;
                 let memory = options.cache_bytes.map_or(HOST_MEMORY_BYTES, |b| 2 * b + (256 << 20));
-                Device::faulty_host(threads, memory, runtime_options.host_faults.clone())
+                Device::host_of_lanes(threads, lanes, memory, runtime_options.host_faults.clone())
             }
         };
         let facts = device.facts()?;

@@ -63,8 +63,8 @@ fn random_bytes_are_read_in_bounds_by_one_lane() {
 #[test]
 fn random_bytes_are_read_in_bounds_by_32_lanes() {
     let (before, after) = (
-        include_str!("../../../io-stack/tests/cpp/lanes.h"),
-        include_str!("../../../io-stack/tests/cpp/lanes_end.h"),
+        include_str!("../../../io-stack/src/cuda/lanes.h"),
+        include_str!("../../../io-stack/src/cuda/lanes_end.h"),
     );
     if let Some(said) = decode_random_bytes("decode_random_bytes_lanes", before, after, "300") {
         assert!(!said.starts_with("0 decoded") && !said.contains(" 0 errors"), "{said}");

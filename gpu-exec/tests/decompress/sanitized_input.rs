@@ -99,8 +99,8 @@ fn chunks_are_read_and_written_in_bounds_by_one_lane() {
 #[test]
 fn chunks_are_read_and_written_in_bounds_by_32_lanes() {
     let lanes = (
-        include_str!("../../../io-stack/tests/cpp/lanes.h"),
-        include_str!("../../../io-stack/tests/cpp/lanes_end.h"),
+        include_str!("../../../io-stack/src/cuda/lanes.h"),
+        include_str!("../../../io-stack/src/cuda/lanes_end.h"),
     );
     run("decompress_cases_lanes", lanes, &all(6, 600), 1);
 }

@@ -115,7 +115,7 @@ impl Case {
     /// A device that is closed, with nothing cached.
     pub(crate) fn gpu(&self, faults: &Arc<HostFaults>) -> Gpu {
         let options = GpuOptions {
-            target: Target::Host { threads: 2 },
+            target: Target::host(2),
             cache_bytes: self.cache_bytes,
             pin_bytes: None,
             kernel_folder: Some(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("kernels")),

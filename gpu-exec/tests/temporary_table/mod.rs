@@ -365,7 +365,7 @@ pub(crate) fn gpu(cache_bytes: Option<u64>, runtime: RuntimeOptions) -> Option<G
     let options = GpuOptions {
         target: match is_cuda() {
             true => Target::Cuda(0),
-            false => Target::Host { threads: 2 },
+            false => Target::host(2),
         },
         cache_bytes,
         pin_bytes: None,

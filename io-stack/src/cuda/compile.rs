@@ -12,7 +12,7 @@ use crate::error::CudaError;
 /// As [`compile`] and [`compile_host`].
 pub fn compile_for(device: &Device, text: &str, name: &str) -> Result<Compiled, CudaError> {
     if device.is_host() {
-        return compile_host(text, name);
+        return compile_host(&device.host_lanes().unit(text), name);
     }
     compile(text, name, device.compute())
 }

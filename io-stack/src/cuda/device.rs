@@ -9,9 +9,10 @@ use cudarc::driver::sys::CUdevice_attribute as Attribute;
 
 use super::call::check;
 use super::device_facts::DeviceFacts;
-use super::driver::{driver_version, ordinal_of, probe, shown, uuid_of};
+use super::driver::{driver_version, name_of, no_gpu, ordinal_of, probe, shown, uuid_of};
 use super::gate::Gate;
 use super::host_faults::{HostFaults, HostOperation};
+use super::host_lanes::HostLanes;
 use super::host_machine::HostMachine;
 use crate::error::CudaError;
 
@@ -60,11 +61,11 @@ impl Device {
     /// Opens the GPU.
     ///
     /// # Errors
-    /// [`CudaError::NoDriver`] without one; a failed call otherwise.
+    /// [`CudaError::NoDriver`] or [`CudaError::NoGpu`] without one; a failed call otherwise.
     pub fn open(ordinal: u32) -> Result<Self, CudaError> {
         let count = probe()?;
         if ordinal >= count {
-            return Err(CudaError::NoDriver(format!("GPU {ordinal} of {count} asked for")));
+            return Err(no_gpu(&ordinal.to_string(), count));
         }
         let version = driver_version()?;
         let mut device = 0;
@@ -107,7 +108,12 @@ impl Device {
 
     /// As [`host`](Self::host), with operations that fail when `faults` says so.
     pub fn faulty_host(threads: u32, memory_bytes: u64, faults: Arc<HostFaults>) -> Self {
-        let machine = HostMachine::new(threads.max(1), memory_bytes, faults);
+        Self::host_of_lanes(threads, HostLanes::One, memory_bytes, faults)
+    }
+
+    /// As [`faulty_host`](Self::faulty_host), with warps of `lanes`. 32 lanes take some hundred times as long as one.
+    pub fn host_of_lanes(threads: u32, lanes: HostLanes, memory_bytes: u64, faults: Arc<HostFaults>) -> Self {
+        let machine = HostMachine::new(threads.max(1), lanes, memory_bytes, faults);
         Self(Arc::new(Inner::Host(machine)))
     }
 
@@ -127,6 +133,11 @@ impl Device {
     pub(super) fn begins(&self, operation: HostOperation) -> Result<(), CudaError> {
         self.as_host()
             .map_or(Ok(()), |machine| machine.faults().check(operation))
+    }
+
+    /// Lanes of a warp, if kernels run on threads of this machine.
+    pub fn host_lanes(&self) -> HostLanes {
+        self.as_host().map(|machine| machine.lanes).unwrap_or_default()
     }
 
     /// Keeps apart kernels that wait for the host and calls of the driver that wait for kernels.
@@ -227,18 +238,13 @@ impl Device {
             Inner::Host(machine) => return Ok(machine.facts()),
         };
         let (free_bytes, memory_bytes) = self.memory()?;
-        let mut name = [0u8; 128];
-        // SAFETY: the buffer is as long as the call says.
-        check("cuDeviceGetName", unsafe {
-            sys::cuDeviceGetName(name.as_mut_ptr().cast(), 128, gpu.ordinal)
-        })?;
         let mut pci = [0u8; 32];
         // SAFETY: the buffer is as long as the call says.
         check("cuDeviceGetPCIBusId", unsafe {
             sys::cuDeviceGetPCIBusId(pci.as_mut_ptr().cast(), 32, gpu.ordinal)
         })?;
         Ok(DeviceFacts {
-            name: until_zero(&name),
+            name: name_of(gpu.ordinal as u32)?,
             compute: self.compute(),
             multiprocessors: self.multiprocessors(),
             memory_bytes,

@@ -65,21 +65,55 @@ pub(super) fn uuid_of(ordinal: u32) -> Result<[u8; 16], CudaError> {
 /// The number of the GPU with a UUID.
 ///
 /// # Errors
-/// [`CudaError::NoDriver`]: this process sees no such GPU.
+/// [`CudaError::NoGpu`]: this process sees no such GPU.
 pub(super) fn ordinal_of(uuid: [u8; 16]) -> Result<u32, CudaError> {
-    let mut others = Vec::new();
-    for ordinal in 0..probe()? {
-        match uuid_of(ordinal)? {
-            found if found == uuid => return Ok(ordinal),
-            other => others.push(format!("GPU-{}", shown(other))),
+    let count = probe()?;
+    for ordinal in 0..count {
+        if uuid_of(ordinal)? == uuid {
+            return Ok(ordinal);
         }
     }
-    Err(CudaError::NoDriver(format!(
-        "no GPU with the UUID {} among {}; the driver shows an instance of a divided GPU (MIG) if CUDA_VISIBLE_DEVICES \
-         names it",
-        shown(uuid),
-        others.join(", ")
-    )))
+    Err(no_gpu(&format!("with the UUID {}", shown(uuid)), count))
+}
+
+/// The error about a GPU that is not there. It lists those that are.
+pub(super) fn no_gpu(asked: &str, count: u32) -> CudaError {
+    let known = |ordinal| {
+        let name = name_of(ordinal).unwrap_or_else(|e| e.to_string());
+        let uuid = uuid_of(ordinal).map_or_else(|e| e.to_string(), |uuid| format!("GPU-{}", shown(uuid)));
+        (name, uuid)
+    };
+    CudaError::NoGpu {
+        asked: asked.to_owned(),
+        present: listed(&(0..count).map(known).collect::<Vec<_>>()),
+    }
+}
+
+/// Names and UUIDs of the GPUs, by number. Instances of a divided GPU (MIG) are shown to a process that names them.
+fn listed(gpus: &[(String, String)]) -> String {
+    let gpus = gpus.iter().enumerate();
+    let gpus: Vec<String> = gpus
+        .map(|(at, (name, uuid))| format!("{at} ({name}, {uuid})"))
+        .collect();
+    let mig = "an instance of a divided GPU (MIG) is there if CUDA_VISIBLE_DEVICES names it";
+    format!("there are: {}; {mig}", gpus.join(", "))
+}
+
+/// The name of a GPU.
+///
+/// # Errors
+/// As [`probe`].
+pub(super) fn name_of(ordinal: u32) -> Result<String, CudaError> {
+    let mut device = 0;
+    // SAFETY: the driver is initialised; `device` is writable.
+    check("cuDeviceGet", unsafe { sys::cuDeviceGet(&mut device, ordinal as i32) })?;
+    let mut name = [0u8; 256];
+    // SAFETY: a valid device; the buffer is as long as the call is told.
+    check("cuDeviceGetName", unsafe {
+        sys::cuDeviceGetName(name.as_mut_ptr().cast(), name.len() as i32, device)
+    })?;
+    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(name).into_owned())
 }
 
 /// A UUID as `nvidia-smi -L` prints it, without the prefix.
@@ -97,5 +131,19 @@ mod tests {
     fn uuids_are_shown_in_five_parts() {
         let uuid = std::array::from_fn(|at| at as u8 * 17);
         assert_eq!(shown(uuid), "00112233-4455-6677-8899-aabbccddeeff");
+    }
+
+    #[test]
+    fn an_error_about_a_gpu_lists_those_that_there_are() {
+        let gpus = ["GPU-1", "GPU-2"].map(|uuid| ("NVIDIA H200".to_owned(), uuid.to_owned()));
+        let error = CudaError::NoGpu {
+            asked: "7".to_owned(),
+            present: listed(&gpus),
+        };
+        assert_eq!(
+            error.to_string(),
+            "there is no GPU 7; there are: 0 (NVIDIA H200, GPU-1), 1 (NVIDIA H200, GPU-2); an instance of a divided \
+             GPU (MIG) is there if CUDA_VISIBLE_DEVICES names it; set grampus.gpu to one of them"
+        );
     }
 }

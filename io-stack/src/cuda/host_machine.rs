@@ -9,6 +9,7 @@ use super::device_facts::DeviceFacts;
 use super::gate::Gate;
 use super::host_faults::{HostFaults, HostOperation};
 use super::host_kernel::HostKernel;
+use super::host_lanes::HostLanes;
 use super::host_work::HostWork;
 use crate::error::{CudaError, OUT_OF_MEMORY};
 
@@ -19,6 +20,7 @@ const PAGE_BYTES: usize = 4096;
 #[derive(Debug)]
 pub(super) struct HostMachine {
     threads: u32,
+    pub(super) lanes: HostLanes,
     memory_bytes: u64,
     used_bytes: AtomicU64,
     /// Launches in flight, and the threads that wait for their end.
@@ -51,9 +53,10 @@ impl Running {
 }
 
 impl HostMachine {
-    pub(super) fn new(threads: u32, memory_bytes: u64, faults: Arc<HostFaults>) -> Self {
+    pub(super) fn new(threads: u32, lanes: HostLanes, memory_bytes: u64, faults: Arc<HostFaults>) -> Self {
         Self {
             threads,
+            lanes,
             memory_bytes,
             used_bytes: AtomicU64::new(0),
             running: Arc::default(),

@@ -3,7 +3,7 @@
 // interleaves, too.
 // Usage: protocol threads|fibers|nth|bounds SEED COUNT [MUTANT]
 #ifdef GRAMPUS_LANES
-#include "lanes.h"
+#include "../../src/cuda/lanes.h"
 #endif
 #include <atomic>
 #include <thread>

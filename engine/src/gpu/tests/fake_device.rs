@@ -10,7 +10,10 @@ use arrow::array::{Float64Array, RecordBatch};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use grampus_gpu_exec::input::Input;
-use grampus_gpu_exec::{Backing, ColumnChoice, CudaError, Output, RefusalReason, Request, RunError, RunPreview};
+use grampus_gpu_exec::program::Program;
+use grampus_gpu_exec::{
+    Backing, ColumnChoice, CudaError, Output, RefusalReason, Request, RunError, RunPreview, Shortage,
+};
 use grampus_orc_layout::write::{ArrowWriter, WriterProperties};
 
 use crate::Grampus;
@@ -29,6 +32,13 @@ pub(crate) enum Behaviour {
     Dies,
     /// Columns are resident after a run.
     Loads,
+    /// There is room for the columns of one program: the last one that was loaded. If they are resident, a run is
+    /// refused, so that the CPU answers.
+    HoldsOne,
+    /// As [`HoldsOne`](Self::HoldsOne), but the first run finds too little memory.
+    ShortOnce,
+    /// As [`HoldsOne`](Self::HoldsOne), but programs of two aggregates fail.
+    RefusesTwo,
 }
 
 #[derive(Debug)]
@@ -40,11 +50,39 @@ pub(crate) struct FakeDevice {
     pub(crate) ended: AtomicUsize,
     /// Of all runs.
     pub(crate) inputs: Mutex<Vec<Arc<Input>>>,
+    /// The programs whose columns were loaded, one for each load.
+    pub(crate) loads: Mutex<Vec<Program>>,
 }
 
 impl FakeDevice {
-    fn is_loaded(&self) -> bool {
-        matches!(self.behaviour, Behaviour::Loads) && self.ended.load(Ordering::Relaxed) > 0
+    fn is_loaded(&self, program: &Program) -> bool {
+        match self.behaviour {
+            Behaviour::Loads => self.ended.load(Ordering::Relaxed) > 0,
+            _ => self.loads.lock().unwrap().last() == Some(program),
+        }
+    }
+
+    /// A run on a device with room for one program's columns.
+    fn run_of_one(&self, program: &Program) -> Result<Output, RunError> {
+        let is_first = self.begun.load(Ordering::Relaxed) == 1;
+        if matches!(self.behaviour, Behaviour::ShortOnce) && is_first {
+            return Err(Shortage::Columns {
+                needed: 2,
+                available: 1,
+            }
+            .into());
+        }
+        let is_refused = matches!(self.behaviour, Behaviour::RefusesTwo) && program.aggregates.len() == 2;
+        if is_refused || self.is_loaded(program) {
+            return Err(RefusalReason::ValueOutOfRange.into());
+        }
+        self.loads.lock().unwrap().push(program.clone());
+        Ok(Output {
+            groups: 1,
+            keys: Vec::new(),
+            aggregates: Vec::new(),
+            cost: grampus_gpu_exec::output::Cost::default(),
+        })
     }
 }
 
@@ -64,13 +102,13 @@ impl Runner for FakeDevice {
     fn plan(&self, request: &Request<'_>) -> Result<RunPreview, RunError> {
         let choice = ColumnChoice {
             backing: match self.behaviour {
-                Behaviour::Refuses | Behaviour::WaitsForCancel | Behaviour::Loads => Backing::Resident,
                 Behaviour::Fails | Behaviour::CannotOpen | Behaviour::Dies => Backing::Mapped,
+                _ => Backing::Resident,
             },
             granularity_bytes: 32,
             estimated_bytes: 1000,
             // As over a link of 5 KB/s.
-            estimated_time: match self.is_loaded() {
+            estimated_time: match self.is_loaded(request.program) {
                 true => Duration::ZERO,
                 false => Duration::from_millis(200),
             },
@@ -100,6 +138,11 @@ impl Runner for FakeDevice {
                 detail: String::new(),
             }),
             Behaviour::Fails => RunError::Invalid("it is broken".to_owned()),
+            Behaviour::HoldsOne | Behaviour::ShortOnce | Behaviour::RefusesTwo => {
+                let ran = self.run_of_one(request.program);
+                self.ended.fetch_add(1, Ordering::Relaxed);
+                return ran;
+            }
             Behaviour::Loads => {
                 self.ended.fetch_add(1, Ordering::Relaxed);
                 return Ok(Output {
@@ -145,6 +188,7 @@ pub(crate) async fn runtime(
         begun: AtomicUsize::new(0),
         ended: AtomicUsize::new(0),
         inputs: Mutex::default(),
+        loads: Mutex::default(),
     });
     let gpu = Arc::new(GpuSession::default());
     let options = GrampusOptions {

@@ -17,7 +17,7 @@ use grampus_io_stack::error::Reason;
 use grampus_io_stack::stack::StackError;
 
 use crate::abi::query::{Refusal, row_runs as tiles_of};
-use crate::codegen::{ENTRY, GPU_LANES, GroupLayout, HOST_LANES, MERGE_ENTRY, Merged, QueryKernel, WarpPartials};
+use crate::codegen::{ENTRY, GPU_LANES, GroupLayout, MERGE_ENTRY, Merged, QueryKernel, WarpPartials};
 use crate::error::{RefusalReason, RunError};
 use crate::kernel_cache::{Loaded, Origin};
 use crate::machine_profile::LINK_SECTOR_BYTES;
@@ -223,7 +223,10 @@ impl<'io> QueryRun<'io> {
         (uploader, threads): (&Uploader<'_>, &IoThreads<'_>),
         cost: &mut Cost,
     ) -> Result<KernelResults, RunError> {
-        let lanes = if device.device.is_host() { HOST_LANES } else { GPU_LANES };
+        let lanes = match device.device.is_host() {
+            true => device.device.host_lanes().count(),
+            false => GPU_LANES,
+        };
         let sizes = self.kernel.sizes(lanes);
         let (runs, tiles) = tiles_of(row_runs(self.request, self.plan, self.transfer), sizes.tile_rows);
         let is_ready = ready.is_some();

@@ -1,0 +1,131 @@
+//! The group tables' C++ under ThreadSanitizer: several threads, each a warp, add to one table.
+//!
+//! A GPU's own tools see races in shared memory alone. Here each access has the order that target_host.cuh gives it.
+//! Mutants, of which each lacks one order, show that the sanitizer would find it.
+//!
+//! The tests are skipped, with a message, without a C++ compiler that has ThreadSanitizer.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use common::{aggregate, col, column, count};
+use grampus_gpu_exec::codegen::{Access, Grouping, QueryKernel};
+use grampus_gpu_exec::program::{Function, Program, Type};
+use grampus_io_stack::cuda::{self, HostLanes};
+
+/// Standard headers, which stand outside every namespace of the unit.
+const BEFORE: &str = "#include <sched.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
+                      #include <thread>\n#include <time.h>\n";
+/// ThreadSanitizer's exit status after a race.
+const RACE: i32 = 66;
+
+/// The text of a kernel that has groups, a count and moments.
+fn unit() -> String {
+    let program = Program {
+        columns: vec![column("k", Type::Int64, false), column("x", Type::Float64, false)],
+        arguments: vec![],
+        conjuncts: vec![],
+        keys: vec![col(0)],
+        aggregates: vec![count(), aggregate(Function::Moments, Some(col(1)))],
+    };
+    let shape = common::shape(&program, Access::Plain, false, Grouping::Private);
+    let kernel = QueryKernel::generate(&program, &shape).expect("a valid program");
+    kernel.translation_unit()
+}
+
+/// Compiles `unit` with the test's program and runs it. Returns the exit status and the output. `None`: the compiler
+/// lacks the sanitizer.
+fn run(name: &str, lanes: HostLanes, unit: &str, tables: &str) -> Option<(Option<i32>, String)> {
+    let (compiler, _) = match cuda::host_compiler() {
+        Ok(found) => found,
+        Err(e) => {
+            grampus_test_support::missing(grampus_test_support::Resource::Compiler, e);
+            return None;
+        }
+    };
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let name = format!("group_races_{name}_{}", lanes.count());
+    let (source, program) = (folder.join(format!("{name}.cc")), folder.join(&name));
+    let text = format!("{BEFORE}{}{}", lanes.unit(unit), include_str!("cpp/group_races.cc"));
+    std::fs::write(&source, text).expect("cargo's folder for temporary files is writable");
+    let mut command = Command::new(&compiler);
+    command.args(["-std=c++17", "-O1", "-g1", "-w", "-pthread", "-fsanitize=thread", "-o"]);
+    let out = command
+        .arg(&program)
+        .arg(&source)
+        .output()
+        .expect("the compiler starts");
+    if !out.status.success() {
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(said.contains("tsan"), "{said}");
+        grampus_test_support::missing(grampus_test_support::Resource::Sanitizers, compiler);
+        return None;
+    }
+    let out = Command::new(&program)
+        .args(["1", tables])
+        .env("TSAN_OPTIONS", format!("halt_on_error=1 exitcode={RACE}"))
+        .output()
+        .expect("a program just built runs");
+    let said = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
+    Some((out.status.code(), said))
+}
+
+fn tables_have_no_race(lanes: HostLanes, tables: &str) {
+    if let Some((status, said)) = run("whole", lanes, &unit(), tables) {
+        assert_eq!(status, Some(0), "{said}");
+        println!("{} lanes: {said}", lanes.count());
+        assert!(said.contains("tables") && !said.contains(" 0 refused"), "{said}");
+    }
+}
+
+#[test]
+fn group_tables_have_no_race_between_warps_of_one_lane() {
+    tables_have_no_race(HostLanes::One, "40");
+}
+
+#[test]
+fn group_tables_have_no_race_between_warps_of_32_lanes() {
+    tables_have_no_race(HostLanes::ThirtyTwo, "20");
+}
+
+/// Each mutant lacks an order of the device code. The sanitizer reports it.
+#[test]
+fn races_of_mutants_are_found() {
+    let mutants = [
+        (
+            "published",
+            HostLanes::One,
+            "store_release_gpu(slot, tag | (number + GROUP_FIRST));",
+            "store_relaxed_gpu(slot, tag | (number + GROUP_FIRST));",
+        ),
+        (
+            "unlocked",
+            HostLanes::One,
+            "store_release_gpu(slot, seen);",
+            "store_relaxed_gpu(slot, seen);",
+        ),
+        (
+            "looked_up",
+            HostLanes::One,
+            "u64 seen = load_acquire_gpu(slot);",
+            "u64 seen = load_relaxed_gpu(slot);",
+        ),
+        (
+            "placed",
+            HostLanes::ThirtyTwo,
+            "return GROUPS;\n    sync_warp();\n",
+            "return GROUPS;\n",
+        ),
+    ];
+    for (name, lanes, right, wrong) in mutants {
+        let unit = unit();
+        assert_eq!(unit.matches(right).count(), 1, "{name}: the device code has changed");
+        let Some((status, said)) = run(name, lanes, &unit.replace(right, wrong), "20") else {
+            return;
+        };
+        assert_eq!(status, Some(RACE), "{name}: {said}");
+        assert!(said.contains("WARNING: ThreadSanitizer: data race"), "{name}: {said}");
+    }
+}
