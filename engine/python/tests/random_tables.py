@@ -161,10 +161,14 @@ class Query:
         if rng.random() < 0.2:
             where.append(self.subquery())
         text = f" FROM {self.source()}" + (f" WHERE {' AND '.join(where)}" if where else "")
-        form = rng.randrange(4)
+        form = rng.randrange(6)
         if form == 0:
             columns = [f"{alias}.id" for alias in self.aliases] + [self.column() for _ in range(rng.randint(0, 2))]
             return "SELECT " + ", ".join(f"{c} AS c{at}" for at, c in enumerate(columns)) + text
+        if form == 4:
+            return self.first_rows(text)
+        if form == 5:
+            return self.window(text)
         if form == 1:
             column = self.column()
             return f"SELECT DISTINCT {column} AS c0{text}"
@@ -175,6 +179,36 @@ class Query:
         chosen = ", ".join(f"{c} AS c{at}" for at, c in enumerate(keys + aggregates))
         having = rng.choice(["", "", f" HAVING count(*) > {rng.randint(0, 3)}"])
         return f"SELECT {chosen}{text} GROUP BY {', '.join(keys)}{having}"
+
+    def first_rows(self, text):
+        """The first rows of an order that decides each row's place."""
+        rng = self.rng
+        ids = [f"{alias}.id" for alias in self.aliases]
+        keys = [self.column() for _ in range(rng.randint(0, 2))]
+        order = ", ".join(f"{k} {rng.choice(['ASC', 'DESC'])} NULLS {rng.choice(['FIRST', 'LAST'])}" for k in keys + ids)
+        chosen = ", ".join(f"{c} AS c{at}" for at, c in enumerate(ids + keys))
+        offset = rng.choice(["", "", f" OFFSET {rng.randint(1, 9)}"])
+        return f"SELECT {chosen}{text} ORDER BY {order} LIMIT {rng.randint(1, 12)}{offset}"
+
+    def window(self, text):
+        """A window function beside each row."""
+        rng = self.rng
+        ids = [f"{alias}.id" for alias in self.aliases]
+        order = ", ".join(f"{key} NULLS FIRST" for key in [self.column()] * rng.randint(0, 1) + ids)
+        function = rng.choice([
+            "row_number()",
+            f"count({self.column()})",
+            f"sum({self.column('integer')})",
+            f"{rng.choice(['min', 'max'])}({self.column(rng.choice(['integer', 'decimal', 'day', 'text']))})",
+            f"{rng.choice(['lag', 'lead'])}({self.column()}, {rng.randint(1, 3)})",
+            f"{rng.choice(['first_value', 'last_value'])}({self.column()})",
+        ])
+        frame = ""
+        if function[:3] in ("cou", "sum", "min", "max", "fir", "las"):
+            frame = rng.choice(["", f" ROWS BETWEEN {rng.randint(0, 3)} PRECEDING AND {rng.randint(0, 2)} FOLLOWING"])
+        partition = rng.choice(["", f"PARTITION BY {self.column()} "])
+        chosen = ", ".join(f"{c} AS c{at}" for at, c in enumerate(ids))
+        return f"SELECT {chosen}, {function} OVER ({partition}ORDER BY {order}{frame}) AS w{text}"
 
     def aggregate(self):
         rng = self.rng

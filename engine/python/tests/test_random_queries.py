@@ -1,13 +1,12 @@
 """Random statements over random tables in ORC and Parquet: the answers are DuckDB's.
 
-`GRAMPUS_TEST_SEED` repeats a run from its first table set; `GRAMPUS_TEST_CASES` is the number of table sets, of which
-each is asked `STATEMENTS` statements in each format.
+The first seed is always the same. `GRAMPUS_TEST_SEED` is another one; `GRAMPUS_TEST_CASES` is the number of seeds,
+each of which makes three tables and asks `STATEMENTS` statements in each format.
 """
 
 import math
 import os
 import random
-import time
 from collections import Counter
 
 import duckdb
@@ -20,7 +19,7 @@ import grampus
 
 STATEMENTS = 40
 CASES = int(os.environ.get("GRAMPUS_TEST_CASES", "12"))
-SEED = int(os.environ.get("GRAMPUS_TEST_SEED", time.time_ns() % 10**9))
+SEED = int(os.environ.get("GRAMPUS_TEST_SEED", "1"))
 DEVICES = {"cpu": {"grampus.device": "cpu"}, "gpu": {"grampus.device": "prefer", "grampus.gpu_target": "host"}}
 
 
