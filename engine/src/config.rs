@@ -49,6 +49,8 @@ pub enum MemoryLimit {
 /// Under both, a file that changes under a query ends the query with an error. The first map installs a handler of
 /// SIGBUS for the process, which passes signals about other memory on. A program that wants no such handler chooses
 /// `read`; one that installs its own handler later gets `read` from then on.
+///
+/// Under both, disks read the pages of a query's bytes and no other, on file systems that tell which are missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LocalIo {
     /// Through a memory map: values are loaded from the page cache where they lie.

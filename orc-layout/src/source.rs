@@ -34,29 +34,42 @@ pub trait ByteSource: Send + Sync {
     ///
     /// `offsets` ascend.
     fn gather(&self, offsets: &[u64], width: usize, out: &mut Vec<u8>) -> Result<()> {
-        let mut i = 0;
-        while i < offsets.len() {
-            let start = offsets[i];
-            let mut end = start + width as u64;
-            let mut j = i + 1;
-            while j < offsets.len() && offsets[j] <= end + self.merge_gap_bytes() {
-                end = offsets[j] + width as u64;
-                j += 1;
-            }
-            let run = self.read(start..end)?;
-            for &offset in &offsets[i..j] {
-                let at = (offset - start) as usize;
-                out.extend_from_slice(&run[at..at + width]);
-            }
-            i = j;
-        }
-        Ok(())
+        gather_by_reads(self, offsets, width, out)
     }
 
     /// Largest number of unneeded bytes between two values that is cheaper to read than a second request.
     fn merge_gap_bytes(&self) -> u64 {
         0
     }
+}
+
+/// Reads small values as [`ByteSource::gather`] does by default: values near each other by one read.
+///
+/// # Errors
+/// As [`ByteSource::read`].
+pub fn gather_by_reads(
+    source: &(impl ByteSource + ?Sized),
+    offsets: &[u64],
+    width: usize,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let mut i = 0;
+    while i < offsets.len() {
+        let start = offsets[i];
+        let mut end = start + width as u64;
+        let mut j = i + 1;
+        while j < offsets.len() && offsets[j] <= end + source.merge_gap_bytes() {
+            end = offsets[j] + width as u64;
+            j += 1;
+        }
+        let run = source.read(start..end)?;
+        for &offset in &offsets[i..j] {
+            let at = (offset - start) as usize;
+            out.extend_from_slice(&run[at..at + width]);
+        }
+        i = j;
+    }
+    Ok(())
 }
 
 /// A [`ByteSource`] that knows the length and the name of its file: what a reader needs to open it.

@@ -4,6 +4,8 @@
 //! - It is appended to the file that `GRAMPUS_SKIPPED` names, for the summary of `.ci/run`.
 //! - If `GRAMPUS_REQUIRE` lists the resource, the test fails. `.ci/run` lists them in CI.
 
+#[cfg(target_os = "linux")]
+pub mod cold_files;
 #[cfg(unix)]
 pub mod fake_machine;
 #[cfg(unix)]
@@ -33,6 +35,8 @@ pub enum Resource {
     Gpu,
     /// A file system with direct I/O.
     DirectIo,
+    /// A folder for temporary files on a disk that says which pages are in memory, and counts what it reads.
+    Disk,
     /// QEMU's PC emulator, with its NVMe controller.
     Qemu,
     /// A Linux kernel and a shell for QEMU's virtual machines.
@@ -51,6 +55,7 @@ impl Resource {
             Self::Sanitizers => "sanitizers",
             Self::Gpu => "GPU",
             Self::DirectIo => "direct-io",
+            Self::Disk => "disk",
             Self::Qemu => "QEMU",
             Self::GuestKernel => "guest-kernel",
         }

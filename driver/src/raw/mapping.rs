@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::ptr::{NonNull, null_mut};
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use super::bus_error_guard::BusErrorGuard;
 
@@ -67,6 +67,16 @@ impl Mapping {
     /// The address of the first byte.
     pub fn address(&self) -> *const u8 {
         self.start.as_ptr()
+    }
+
+    /// Tells the system that loads come in no order. A load from a page that is not in memory then brings this page
+    /// alone, and nothing ahead of it.
+    ///
+    /// # Errors
+    /// The operating system's error. Loads work nevertheless.
+    pub fn expect_random_loads(&self) -> io::Result<()> {
+        // SAFETY: the mapping is this value's own, and the advice leaves its bytes as they are.
+        Ok(unsafe { madvise(self.start.as_ptr().cast(), self.len, Advice::Random) }?)
     }
 
     /// Whether bytes were lost: loads have returned zeros.

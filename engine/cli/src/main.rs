@@ -35,6 +35,7 @@ mod backslash_command;
 mod caught_signal;
 mod column_headings;
 mod completion;
+mod disk_reads;
 mod error_chain;
 mod error_messages;
 mod exit_error;

@@ -28,7 +28,7 @@ use crate::statement_splitter::{Input, InputText, StatementSplitter};
 use crate::terminal::{self, note};
 use crate::text_table::{TableStyle, TextTable, words_in_columns};
 use crate::threads::Threads;
-use crate::{scratch_folder, session, session_tables, units};
+use crate::{disk_reads, scratch_folder, session, session_tables, units};
 
 /// Rows of a table that are printed on a terminal by default.
 const DEFAULT_TERMINAL_ROWS: usize = 100;
@@ -357,6 +357,7 @@ impl Shell {
         let mut output = self.results.begin(is_paged);
         let writer: &mut dyn Write = &mut output;
         let mut has_begun = false;
+        let disk_before = disk_reads::bytes().filter(|_| self.settings.io);
         let query = statement_runner::run(&self.context, &self.threads, input, watch, &mut progress, |schema| {
             has_begun = true;
             ResultWriter::new(writer, format, schema, style)
@@ -368,7 +369,7 @@ impl Shell {
         self.adopt_spill_folders();
         let error = match (ran, finished) {
             (Ok(outcome), Ok(_)) => {
-                self.print_figures(&outcome);
+                self.print_figures(&outcome, disk_reads::bytes_since(disk_before));
                 return Ok(());
             }
             // The user has left the pager.
@@ -419,7 +420,7 @@ impl Shell {
     }
 
     /// Prints timing and I/O figures, if the settings ask for them.
-    fn print_figures(&self, outcome: &StatementOutcome) {
+    fn print_figures(&self, outcome: &StatementOutcome, disk_bytes: Option<u64>) {
         if self.is_silent {
             return;
         }
@@ -431,6 +432,9 @@ impl Shell {
         }
         if self.settings.io && (outcome.rows.is_some() || outcome.io != ScanIo::default()) {
             note(io_line(&outcome.io, outcome.stopped));
+            if let Some(line) = disk_bytes.and_then(|bytes| disk_line(&outcome.io, bytes)) {
+                note(line);
+            }
         }
     }
 }
@@ -452,4 +456,18 @@ fn io_line(io: &ScanIo, stopped: bool) -> String {
         units::counted(io.rows_scanned, "row"),
         if stopped { " until it was stopped" } else { "" },
     )
+}
+
+/// Bytes that a disk may read beside a statement's files, such as pages of this program.
+const MAX_OTHER_DISK_BYTES: u64 = 4 << 20;
+
+/// What disks have read for a query, if it is clearly more than what its scans moved: files are read by pages, and the
+/// system may read ahead.
+fn disk_line(io: &ScanIo, disk_bytes: u64) -> Option<String> {
+    let more = disk_bytes.saturating_sub(io.moved_bytes);
+    let times = disk_bytes as f64 / io.moved_bytes.max(1) as f64;
+    (io.moved_bytes > 0 && more > MAX_OTHER_DISK_BYTES && times > 1.1).then(|| {
+        let (read, times) = (units::bytes(disk_bytes), units::ratio(times));
+        format!("disk: {read} read, in whole pages ({times} times the moved bytes)")
+    })
 }

@@ -10,13 +10,21 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use grampus_orc_layout::Result;
-use grampus_orc_layout::source::ByteSource;
+use grampus_orc_layout::source::{ByteSource, gather_by_reads};
 
 use super::memory_map::MemoryMap;
+use super::page_cache::{PageCache, ProbedBlocks};
 use super::{Identity, IoCounters, changed, io_error};
 
 /// Two values within this distance are read at once: copying a page costs less than a second system call.
 const MERGE_GAP_BYTES: u64 = 4096;
+
+/// A longer range of a cold file is loaded first: the system would wait for each part before it begins the next.
+const MAX_WAITING_BYTES: u64 = 128 << 10;
+
+/// As much of a range is loaded ahead. Columns without entry points have longer ones: they are read from the start of
+/// the stripe.
+const MAX_LOAD_BYTES: u64 = 16 << 20;
 
 /// Longest step of the clock that file times are taken from (100 per second), and the time of a short write.
 const MAX_CLOCK_STEP: Duration = Duration::from_millis(20);
@@ -34,6 +42,7 @@ pub struct LocalFile {
     name: Arc<str>,
     file: File,
     identity: Identity,
+    pages: PageCache,
     map: Mutex<Option<Arc<MemoryMap>>>,
 }
 
@@ -47,9 +56,11 @@ impl LocalFile {
             ErrorKind::PermissionDenied => io_error(name, &(0..0), "permission denied"),
             _ => io_error(name, &(0..0), error),
         };
+        let opened = File::open(path).map_err(failed)?;
         let file = Self {
             name: Arc::clone(name),
-            file: File::open(path).map_err(failed)?,
+            pages: PageCache::of(&opened, identity.length),
+            file: opened,
             identity: identity.clone(),
             map: Mutex::new(None),
         };
@@ -90,6 +101,9 @@ impl LocalFile {
             let reason = format!("the file has {} bytes", self.length());
             return Err(io_error(&self.name, &range, reason));
         }
+        if range.end - range.start > MAX_WAITING_BYTES && self.is_cold() {
+            self.pages.load(&self.file, std::iter::once(range.clone()));
+        }
         let mut bytes = vec![0; (range.end - range.start) as usize];
         if let Err(error) = self.file.read_exact_at(&mut bytes, range.start) {
             self.check()?; // the end of a truncated file
@@ -97,6 +111,35 @@ impl LocalFile {
         }
         io.add(range.end - range.start, 1);
         Ok(bytes.into())
+    }
+
+    /// Whether pages were missing from the page cache lately.
+    pub(super) fn is_cold(&self) -> bool {
+        self.pages.is_cold()
+    }
+
+    /// Whether pages were missing lately, or one of `range` is, as far as that was not looked up for `probed`.
+    pub(super) fn is_cold_at(&self, range: &Range<u64>, probed: &ProbedBlocks) -> bool {
+        range.end <= self.length() && self.pages.is_cold_at(&self.file, range, probed)
+    }
+
+    /// Looks up whether the page of a byte is missing. The file is cold then.
+    pub(super) fn probe(&self, offset: u64) {
+        self.pages.probe(&self.file, offset);
+    }
+
+    /// Has the system load the missing pages of `ranges`, and does not wait for them.
+    pub(super) fn load(&self, ranges: &[Range<u64>]) {
+        let part = |range: &Range<u64>| {
+            let start = range.start.min(self.length());
+            start..range.end.clamp(start, self.length().min(start + MAX_LOAD_BYTES))
+        };
+        self.pages.load(&self.file, ranges.iter().map(part));
+    }
+
+    /// Has the system load the pages of values at ascending offsets if some of them are missing.
+    pub(super) fn load_values(&self, offsets: &[u64], width: usize, probed: &ProbedBlocks) {
+        self.pages.load_values(&self.file, offsets, width, probed);
     }
 
     /// The memory map of the whole file. The first call makes the map; so does a call after a map has lost bytes.
@@ -110,6 +153,9 @@ impl LocalFile {
             return Ok(Arc::clone(map));
         }
         let map = Arc::new(MemoryMap::new(&self.name, &self.file, self.length())?);
+        if self.pages.is_guided() {
+            map.expect_random_loads();
+        }
         *kept = Some(Arc::clone(&map));
         Ok(map)
     }
@@ -128,13 +174,20 @@ fn settle(identity: &Identity) {
 #[derive(Debug)]
 pub struct ReadSource {
     file: Arc<LocalFile>,
+    probed: ProbedBlocks,
     io: IoCounters,
 }
 
 impl ReadSource {
     /// Reads `file`, counting into `io`.
     pub fn new(file: Arc<LocalFile>, io: IoCounters) -> Self {
-        Self { file, io }
+        let probed = ProbedBlocks::default();
+        Self { file, probed, io }
+    }
+
+    /// The file.
+    pub(super) fn file(&self) -> &LocalFile {
+        &self.file
     }
 
     /// Checks that the file is unchanged.
@@ -148,7 +201,13 @@ impl ReadSource {
 
 impl ByteSource for ReadSource {
     fn read(&self, range: Range<u64>) -> Result<Bytes> {
+        self.file.is_cold_at(&range, &self.probed);
         self.file.read(range, &self.io)
+    }
+
+    fn gather(&self, offsets: &[u64], width: usize, out: &mut Vec<u8>) -> Result<()> {
+        self.file.load_values(offsets, width, &self.probed);
+        gather_by_reads(self, offsets, width, out)
     }
 
     fn merge_gap_bytes(&self) -> u64 {

@@ -55,6 +55,13 @@ impl MemoryMap {
         })
     }
 
+    /// Has loads bring the pages that they touch, and nothing ahead of them.
+    pub fn expect_random_loads(&self) {
+        if let Some(Err(error)) = self.mapping.as_ref().map(|mapping| mapping.expect_random_loads()) {
+            log::info!("the system reads ahead of loads from a map: {error}");
+        }
+    }
+
     /// The mapped bytes. A slice of them may change at any time; a check of the file tells afterwards.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes

@@ -5,8 +5,9 @@
 //! FileHandle          an open file: reads metadata, opens sources
 //! ScanSource          a scan partition's access to one file; counts moved bytes
 //! file_cache          FileCache: open files and their parsed metadata, shared by the queries of a session
-//! local               local files: identity, positioned reads
+//! page_cache          PageCache: whether a local file's bytes are in memory, and loads of those that are not
 //! memory_map          MemoryMap: a mapped local file
+//! local               local files: identity, positioned reads
 //! map_source          reads of a memory map
 //! request_shape       RequestShape: how ranges become requests, of a network or of a drive
 //! segment             Segment: consecutive bytes, fetched
@@ -19,6 +20,7 @@ mod local;
 mod map_source;
 mod memory_map;
 mod namespace_source;
+mod page_cache;
 mod remote;
 mod request_shape;
 mod segment;
@@ -256,6 +258,34 @@ impl ScanSource {
         match self {
             Self::Map(_) | Self::Read(_) | Self::Namespace(_) => Ok(()),
             Self::Fetched(source) => source.fetch(ranges).await,
+        }
+    }
+
+    /// Whether bytes of a local file were missing from the page cache lately. What is about to be read is then
+    /// [loaded](Self::load) first.
+    pub fn is_cold(&self) -> bool {
+        match self {
+            Self::Map(source) => source.file().is_cold(),
+            Self::Read(source) => source.file().is_cold(),
+            Self::Fetched(_) | Self::Namespace(_) => false,
+        }
+    }
+
+    /// Looks up whether the page of a byte of a local file is in the page cache.
+    pub fn probe(&self, offset: u64) {
+        match self {
+            Self::Map(source) => source.file().probe(offset),
+            Self::Read(source) => source.file().probe(offset),
+            Self::Fetched(_) | Self::Namespace(_) => {}
+        }
+    }
+
+    /// Has the system load the bytes of `ranges` of a local file that are missing from the page cache. Does not wait.
+    pub fn load(&self, ranges: &[Range<u64>]) {
+        match self {
+            Self::Map(source) => source.file().load(ranges),
+            Self::Read(source) => source.file().load(ranges),
+            Self::Fetched(_) | Self::Namespace(_) => {}
         }
     }
 

@@ -21,6 +21,12 @@ struct Part {
     is_sliced: bool,
 }
 
+/// Those of `columns` that `loaded` lacks.
+pub(super) fn lacking(loaded: &[(usize, ArrayRef)], columns: impl Iterator<Item = usize>) -> Vec<usize> {
+    let is_lacking = |column: &usize| loaded.iter().all(|(known, _)| known != column);
+    columns.filter(is_lacking).collect()
+}
+
 impl KeptColumns {
     /// Queues for these table columns.
     pub(super) fn new(columns: Vec<usize>) -> Self {
@@ -31,10 +37,7 @@ impl KeptColumns {
 
     /// The kept columns that `loaded` lacks.
     pub(super) fn missing(&self, loaded: &[(usize, ArrayRef)]) -> Vec<usize> {
-        let columns = self.columns.iter().map(|(column, _)| *column);
-        columns
-            .filter(|column| loaded.iter().all(|(known, _)| known != column))
-            .collect()
+        lacking(loaded, self.columns.iter().map(|(column, _)| *column))
     }
 
     /// Appends the values of the next rows, from arrays by table column.

@@ -15,6 +15,7 @@
 //! dynamic_filters      filters of joins and sorts above the scan
 //! equal_zeros          filters that take both zeros of floats as one value
 //! comparison_kernel    `column >= literal` where few rows pass
+//! load_ahead           what of a cold file is loaded before it is read
 //! row_division         tiles, and the rows that batches are taken from
 //! coded_strings        strings as places in a dictionary
 //! row_mask             which rows of a tile a conjunct lets through
@@ -36,6 +37,7 @@ mod equal_zeros;
 pub(crate) mod execution_listener;
 pub(crate) mod filter_sample;
 mod kept_columns;
+mod load_ahead;
 pub(crate) mod metrics;
 pub(crate) mod orc_scan_exec;
 mod partition_stream;

@@ -16,6 +16,20 @@ pub(super) fn cut(surviving: impl Iterator<Item = Range<u64>>, tile_rows: u64) -
     tiles.collect()
 }
 
+/// The rows of the first `tiles` from row `start` on: at least one tile, and more until there are `rows` rows.
+/// `None`: there are no tiles.
+pub(super) fn window(tiles: &[Range<u64>], start: u64, rows: u64) -> Option<RowSelection> {
+    let first = tiles.first()?;
+    let mut chosen = RowSelection::range(first.start.max(start)..first.end);
+    for tile in &tiles[1..] {
+        if chosen.rows() >= rows {
+            break;
+        }
+        chosen.push(tile.clone());
+    }
+    Some(chosen)
+}
+
 /// Ascending row ranges without the rows of `excluded`, which ascend too.
 pub(super) fn without(ranges: &[Range<u64>], excluded: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut left = Vec::with_capacity(ranges.len());

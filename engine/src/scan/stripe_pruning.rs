@@ -10,6 +10,26 @@ use super::pruning::{ContainerStatistics, Containers, Pruner};
 use super::scan_ranges::ScanRange;
 use crate::error::layout;
 
+/// As [`surviving_groups`], for the filters of all of `pruners`. Counts the others as skipped.
+pub(super) async fn surviving_all(
+    scan: &Scan,
+    pruners: impl Iterator<Item = &Pruner>,
+    work: &ScanRange,
+    layout_of: &StripeLayout,
+    metrics: &ScanMetrics,
+) -> Result<Vec<bool>> {
+    let mut keep = vec![true; work.groups.len()];
+    for pruner in pruners {
+        let may_pass = surviving_groups(scan, pruner, work, layout_of, metrics).await?;
+        keep.iter_mut()
+            .zip(may_pass)
+            .for_each(|(keep, may_pass)| *keep &= may_pass);
+    }
+    let skipped = keep.iter().filter(|keep| !**keep).count();
+    metrics.row_groups_skipped.add(skipped);
+    Ok(keep)
+}
+
 /// For each row group of `work`, whether it may have rows that pass the filter of `pruner`.
 pub(super) async fn surviving_groups(
     scan: &Scan,

@@ -2,7 +2,8 @@
 //!
 //! 1. The row groups that statistics do not exclude are cut into tiles.
 //! 2. If the file is remote, each step fetches the bytes that it is about to read and that are not there. The first
-//!    conjunct's columns or, without a filter, all columns are fetched for a window of tiles.
+//!    conjunct's columns or, without a filter, all columns are fetched for a window of tiles. The system loads the same
+//!    bytes of a cold local file meanwhile.
 //! 3. Each conjunct reads its columns for the tile's remaining rows, and removes the rows that do not pass.
 //! 4. Surviving rows of many tiles become pending, with their values of projected filter columns.
 //! 5. A flush reads the other projected columns for the next pending rows and returns a batch.
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
+use grampus_orc_layout::proto::stream::Kind;
 use grampus_orc_layout::read_options::Dictionaries;
 use grampus_orc_layout::schema::ColumnId;
 use grampus_orc_layout::selection::RowSelection;
@@ -24,16 +26,17 @@ use grampus_orc_layout::stripe::StripeLayout;
 use super::Scan;
 use super::coded_strings::{coded, expanded};
 use super::conjunct::Conjunct;
-use super::kept_columns::KeptColumns;
+use super::kept_columns::{KeptColumns, lacking};
+use super::load_ahead::LoadAhead;
 use super::metrics::ScanMetrics;
 use super::predicate_cascade::{PredicateCascade, conjunct_at};
 use super::pruning::Pruner;
-use super::row_division::{PendingRows, cut, without as without_rows};
+use super::row_division::{PendingRows, cut, window, without as without_rows};
 use super::row_mask::RowMask;
 use super::scan_memory::{ScanMemory, fewer_rows_may_fit};
 use super::scan_ranges::ScanRange;
 use super::stripe_column::{ReadAs, StoredColumn, StripeColumn, is_all_null, is_nested, is_plain, unmapped};
-use super::stripe_pruning::surviving_groups;
+use super::stripe_pruning::{surviving_all, surviving_groups};
 use crate::error::layout;
 use crate::file::{FileHandle, ScanSource};
 
@@ -48,6 +51,7 @@ pub(super) struct StripeScan {
     columns: Vec<Option<StripeColumn>>,
     tiles: Vec<Range<u64>>,
     next_tile: usize,
+    ahead: LoadAhead,
     /// Maximum rows of a tile.
     tile_rows: u64,
     /// Rows that passed, and whose other columns are not read yet.
@@ -81,16 +85,8 @@ impl StripeScan {
             .stripe(file, work.stripe, &metrics.io)
             .await
             .map_err(layout)?;
-        let mut keep = vec![true; work.groups.len()];
-        for pruner in scan.pruner.iter().chain(cascade.dynamic_pruner()) {
-            let may_pass = surviving_groups(scan, pruner, work, &layout_of, metrics).await?;
-            keep.iter_mut()
-                .zip(may_pass)
-                .for_each(|(keep, may_pass)| *keep &= may_pass);
-        }
-        metrics
-            .row_groups_skipped
-            .add(keep.iter().filter(|keep| !**keep).count());
+        let pruners = scan.pruner.iter().chain(cascade.dynamic_pruner());
+        let keep = surviving_all(scan, pruners, work, &layout_of, metrics).await?;
         let handle = scan.cache.handle(file).map_err(layout)?;
         let is_filtered = !cascade.order.is_empty();
         let tile_rows = match handle.is_on_demand() || !is_filtered {
@@ -131,6 +127,7 @@ impl StripeScan {
             columns: (0..scan.table.fields().len()).map(|_| None).collect(),
             tiles,
             next_tile: 0,
+            ahead: LoadAhead::default(),
             tile_rows,
             pending: PendingRows::default(),
             rows_at_once: u64::MAX,
@@ -273,7 +270,7 @@ impl StripeScan {
         loaded: &mut Vec<(usize, ArrayRef)>,
         metrics: &ScanMetrics,
     ) -> Result<()> {
-        let new: Vec<usize> = without(columns, loaded).collect();
+        let new = lacking(loaded, columns.iter().copied());
         self.open_columns(&new, metrics).await?;
         self.fetch(&new, rows).await?;
         for column in new {
@@ -420,12 +417,18 @@ impl StripeScan {
         Ok(())
     }
 
-    /// Fetches the bytes of `columns` at `rows`, if the file is remote.
+    /// Fetches the bytes of `columns` at `rows`, if the file is remote. Has the system load them, if it is cold.
     async fn fetch(&mut self, columns: &[usize], rows: &RowSelection) -> Result<()> {
-        if self.handle.is_on_demand() || rows.is_empty() {
+        let is_local = self.handle.is_on_demand();
+        if rows.is_empty() || is_local && !self.source.is_cold() {
             return Ok(());
         }
-        self.source.fetch(&self.ranges(columns, rows)?).await.map_err(layout)?;
+        let ranges = self.ranges(columns, rows)?;
+        if is_local {
+            self.source.load(&ranges);
+            return Ok(());
+        }
+        self.source.fetch(&ranges).await.map_err(layout)?;
         self.hold(0)
     }
 
@@ -440,30 +443,52 @@ impl StripeScan {
         Ok(ranges)
     }
 
+    /// Looks up whether the first of `columns` is in the page cache, about where the first tile lies. So all columns of
+    /// a small stripe can be loaded at once.
+    fn probe(&self, columns: &[usize]) {
+        let table_file = &self.scan.files[self.work.file];
+        let stored = columns.iter().find_map(|&column| table_file.place_of(column).ok());
+        let data = stored.and_then(|id| self.layout.stream(id, Kind::Data));
+        if let (Some(data), Some(tile)) = (data, self.tiles.first()) {
+            let share = tile.start as f64 / self.layout.info.rows.max(1) as f64;
+            self.source.probe(data.offset + (data.length as f64 * share) as u64);
+        }
+    }
+
     /// Fetches the bytes of `columns` for the next tile, if the file is remote and some of them are not there. Then the
-    /// bytes of the tiles after it are fetched too, up to the setting `fetch_window_bytes`.
+    /// bytes of the tiles after it are fetched too, up to the setting `fetch_window_bytes`. Of a cold file, the system
+    /// loads the bytes of the next tiles.
     async fn fetch_window(&mut self, columns: &[usize], metrics: &ScanMetrics) -> Result<()> {
-        if self.handle.is_on_demand() {
+        let is_local = self.handle.is_on_demand();
+        if is_local && self.next_tile == 0 {
+            self.probe(columns);
+        }
+        if is_local && !self.source.is_cold() {
             return Ok(());
         }
         self.open_columns(columns, metrics).await?;
-        let mut rows = RowSelection::range(self.tiles[self.next_tile].clone());
-        if self.source.holds(&self.ranges(columns, &rows)?) {
-            return Ok(());
-        }
-        self.source.trim();
         let stored = columns.iter().filter_map(|&column| match &self.columns[column] {
             Some(StripeColumn::Stored(stored)) => Some(stored.bytes_per_row()),
             _ => None,
         });
-        let window_bytes = self.scan.options.fetch_window_bytes.min(self.memory.array_bytes()) as f64;
-        let window_rows = (window_bytes / stored.sum::<f64>().max(0.01)) as u64;
-        for tile in &self.tiles[self.next_tile + 1..] {
-            if rows.rows() >= window_rows {
-                break;
-            }
-            rows.push(tile.clone());
+        let bytes_per_row = stored.sum::<f64>();
+        let tiles = &self.tiles[self.next_tile..];
+        if is_local {
+            return match self.ahead.next(tiles, bytes_per_row) {
+                Some(rows) => self.fetch(columns, &rows).await,
+                None => Ok(()),
+            };
         }
+        if self
+            .source
+            .holds(&self.ranges(columns, &RowSelection::range(tiles[0].clone()))?)
+        {
+            return Ok(());
+        }
+        self.source.trim();
+        let window_bytes = self.scan.options.fetch_window_bytes.min(self.memory.array_bytes()) as f64;
+        let window_rows = (window_bytes / bytes_per_row.max(0.01)) as u64;
+        let rows = window(tiles, 0, window_rows).unwrap_or_default();
         self.fetch(columns, &rows).await
     }
 }
@@ -472,11 +497,4 @@ impl Drop for StripeScan {
     fn drop(&mut self) {
         self.memory.release();
     }
-}
-
-fn without<'a>(columns: &'a [usize], loaded: &'a [(usize, ArrayRef)]) -> impl Iterator<Item = usize> + 'a {
-    columns
-        .iter()
-        .copied()
-        .filter(|column| loaded.iter().all(|(known, _)| known != column))
 }

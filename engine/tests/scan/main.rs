@@ -2,6 +2,8 @@
 
 mod changed_files;
 mod coded_keys;
+#[cfg(target_os = "linux")]
+mod cold_files;
 mod common;
 mod dynamic_filters;
 #[path = "../../../orc-layout/tests/common/edited_file.rs"]

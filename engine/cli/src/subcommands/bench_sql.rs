@@ -22,7 +22,7 @@ use crate::output::write_file;
 use crate::setting::Setting;
 use crate::terminal::note;
 use crate::threads::Threads;
-use crate::{scratch_folder, session, session_tables, units};
+use crate::{disk_reads, scratch_folder, session, session_tables, units};
 
 /// The runs of one statement.
 #[derive(Debug, Serialize)]
@@ -45,6 +45,8 @@ struct Measured {
     first_needed_bytes: u64,
     /// Bytes that the first run moved.
     first_moved_bytes: u64,
+    /// Bytes that disks read for the first run, and ahead of it; `null`: the system does not say.
+    first_disk_bytes: Option<u64>,
     /// The lines of the physical plan with its metrics after the first run. That run may have compiled, read and
     /// registered more than later runs.
     first_plan: Vec<String>,
@@ -66,6 +68,7 @@ struct Run {
     time: Duration,
     batches: Vec<RecordBatch>,
     io: ScanIo,
+    disk_bytes: Option<u64>,
     plan: String,
 }
 
@@ -153,7 +156,7 @@ fn measure(
     let first = run()?;
     let rows = rows_of(&first.batches)?;
     let lines = |plan: &str| plan.lines().map(str::to_owned).collect();
-    let (first_io, first_plan) = (first.io, lines(&first.plan));
+    let (first_io, first_disk_bytes, first_plan) = (first.io, first.disk_bytes, lines(&first.plan));
     let mut last = None;
     let mut plans = Vec::with_capacity(runs);
     let mut runs_ms = Vec::with_capacity(runs);
@@ -182,6 +185,7 @@ fn measure(
         rows_passed: last.io.rows_passed,
         first_needed_bytes: first_io.needed_bytes,
         first_moved_bytes: first_io.moved_bytes,
+        first_disk_bytes,
         first_plan,
         plans,
         sql,
@@ -189,6 +193,7 @@ fn measure(
 }
 
 async fn answer(context: SessionContext, sql: String) -> Result<Run, DataFusionError> {
+    let disk_before = disk_reads::bytes();
     let start = Instant::now();
     let (plan, task) = plan_sql(&context, &sql).await?;
     let batches = collect(Arc::clone(&plan), task).await?;
@@ -198,6 +203,7 @@ async fn answer(context: SessionContext, sql: String) -> Result<Run, DataFusionE
         time,
         batches,
         io: scan_io(&plan),
+        disk_bytes: disk_reads::bytes_since(disk_before),
         plan: shown.indent(false).to_string(),
     })
 }
