@@ -185,7 +185,8 @@ class Query:
         rng = self.rng
         ids = [f"{alias}.id" for alias in self.aliases]
         keys = [self.column() for _ in range(rng.randint(0, 2))]
-        order = ", ".join(f"{k} {rng.choice(['ASC', 'DESC'])} NULLS {rng.choice(['FIRST', 'LAST'])}" for k in keys + ids)
+        ways = [f"{way} NULLS {nulls}" for way in ("ASC", "DESC") for nulls in ("FIRST", "LAST")]
+        order = ", ".join(f"{key} {rng.choice(ways)}" for key in keys + ids)
         chosen = ", ".join(f"{c} AS c{at}" for at, c in enumerate(ids + keys))
         offset = rng.choice(["", "", f" OFFSET {rng.randint(1, 9)}"])
         return f"SELECT {chosen}{text} ORDER BY {order} LIMIT {rng.randint(1, 12)}{offset}"
