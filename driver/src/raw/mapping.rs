@@ -79,6 +79,30 @@ impl Mapping {
         Ok(unsafe { madvise(self.start.as_ptr().cast(), self.len, Advice::Random) }?)
     }
 
+    /// Whether the page of a byte is in memory. The system says so of files that the process owns or may write, and
+    /// calls all pages of others resident.
+    ///
+    /// # Errors
+    /// The operating system's error.
+    #[cfg(target_os = "linux")]
+    pub fn is_resident(&self, offset: usize) -> io::Result<bool> {
+        if offset >= self.len {
+            return Ok(true);
+        }
+        // SAFETY: asks the system for a constant.
+        let page_bytes = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
+        let mut residency = 0;
+        // SAFETY: one page of the mapping, of which the system writes one byte.
+        let asked = unsafe {
+            let page = self.start.as_ptr().add(offset / page_bytes * page_bytes);
+            libc::mincore(page.cast(), 1, &raw mut residency)
+        };
+        match asked {
+            0 => Ok(residency & 1 == 1),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
     /// Whether bytes were lost: loads have returned zeros.
     pub fn has_failed(&self) -> bool {
         self.guard.as_ref().is_some_and(BusErrorGuard::has_failed)

@@ -153,9 +153,7 @@ impl LocalFile {
             return Ok(Arc::clone(map));
         }
         let map = Arc::new(MemoryMap::new(&self.name, &self.file, self.length())?);
-        if self.pages.is_guided() {
-            map.expect_random_loads();
-        }
+        self.pages.guide(&self.file, &map);
         *kept = Some(Arc::clone(&map));
         Ok(map)
     }

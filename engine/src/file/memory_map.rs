@@ -62,6 +62,19 @@ impl MemoryMap {
         }
     }
 
+    /// Whether the page of a byte is missing from memory, of a file that the process owns.
+    #[cfg(target_os = "linux")]
+    pub fn is_missing(&self, offset: u64) -> bool {
+        let page = self.mapping.as_ref().zip(usize::try_from(offset).ok());
+        page.is_some_and(|(mapping, offset)| matches!(mapping.is_resident(offset), Ok(false)))
+    }
+
+    /// Other systems do not say.
+    #[cfg(not(target_os = "linux"))]
+    pub fn is_missing(&self, _: u64) -> bool {
+        false
+    }
+
     /// The mapped bytes. A slice of them may change at any time; a check of the file tells afterwards.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes

@@ -4,7 +4,8 @@
 //! read the whole file so. Therefore the file is marked for reads in no order, which bring whole pages and nothing
 //! else. In exchange, the scan itself says in time what it will read:
 //!
-//! 1. A read that may not wait asks for one byte of a block. Without an answer, the byte's page is missing.
+//! 1. A read that may not wait asks for one byte of a block. Without an answer, the byte's page is missing. Overlays
+//!    answer no such reads, and the system tells which pages of their maps are missing.
 //! 2. Once a page was missing, the file is *cold*. The scan then loads the pages of what it is about to read, all at
 //!    once, and reads them by positioned reads, which cost half of page faults.
 //! 3. After some loads that found no page missing, the file is cold no more.
@@ -15,6 +16,9 @@ use std::fs::File;
 use std::num::NonZeroU64;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use super::memory_map::MemoryMap;
 
 /// In shorter files, a request more costs as much as the bytes that it saves.
 const MIN_GUIDED_BYTES: u64 = 256 << 10;
@@ -29,16 +33,29 @@ const MAX_REQUEST_BYTES: u64 = 128 << 10;
 const MAX_PROBES: usize = 8;
 /// Values of which one is asked for.
 const VALUES_PER_PROBE: usize = 256;
-/// Pages between two others are loaded too if they are at most this part of those before them. A request costs more.
+/// Pages between two others are loaded too if they are at most this part of those before them, so that the whole has at
+/// most this part more.
 const MAX_GAP_SHARE: u64 = 8;
+/// A longer gap costs more than a request.
+const MAX_GAP_BYTES: u64 = 32 << 10;
 /// Loads without a missing page, after which a file is cold no more.
 const WARM_LOADS: u32 = 16;
+
+/// How the file system tells which pages are missing.
+#[derive(Debug)]
+enum Asked {
+    /// It does not tell, and the system decides what is read when.
+    Nothing,
+    /// It answers reads that may not wait.
+    Read,
+    /// The system tells it of a map, once there is one.
+    Map(OnceLock<Arc<MemoryMap>>),
+}
 
 /// The page cache, as far as one file is concerned.
 #[derive(Debug)]
 pub(super) struct PageCache {
-    /// Whether the file system answers reads that may not wait. If it does not, the system decides what is read when.
-    answers: bool,
+    asked: Asked,
     /// Loads without a missing page until the file is cold no more; 0: it is not cold.
     warm_loads_left: AtomicU32,
 }
@@ -49,19 +66,38 @@ impl PageCache {
     pub(super) fn of(file: &File, length: u64) -> Self {
         // The mark comes first: the probe must not read ahead.
         let is_marked = length >= MIN_GUIDED_BYTES && expect_random_reads(file, true);
-        let answers = is_marked && is_resident(file, 0).is_some();
-        if is_marked && !answers {
+        let asked = match is_marked && is_resident(file, 0).is_some() {
+            true => Asked::Read,
+            false if is_marked && tells_of_maps(file) => Asked::Map(OnceLock::new()),
+            false => Asked::Nothing,
+        };
+        if is_marked && !matches!(asked, Asked::Read) {
             expect_random_reads(file, false);
         }
         Self {
-            answers,
+            asked,
             warm_loads_left: AtomicU32::new(0),
         }
     }
 
+    /// Marks a map of the file too, if the file system tells which of its pages are missing.
+    pub(super) fn guide(&self, file: &File, map: &Arc<MemoryMap>) {
+        if let Asked::Map(known) = &self.asked {
+            expect_random_reads(file, true);
+            known.get_or_init(|| Arc::clone(map));
+        }
+        if self.is_guided() {
+            map.expect_random_loads();
+        }
+    }
+
     /// Whether the scan says what it will read, and the system reads nothing else.
-    pub(super) fn is_guided(&self) -> bool {
-        self.answers
+    fn is_guided(&self) -> bool {
+        match &self.asked {
+            Asked::Nothing => false,
+            Asked::Read => true,
+            Asked::Map(map) => map.get().is_some(),
+        }
     }
 
     /// Whether pages were missing lately.
@@ -71,7 +107,7 @@ impl PageCache {
 
     /// Whether the file is cold. If it is not yet, asks for a byte of each block of `range` that `probed` lacks.
     pub(super) fn is_cold_at(&self, file: &File, range: &Range<u64>, probed: &ProbedBlocks) -> bool {
-        if !self.answers || range.is_empty() {
+        if !self.is_guided() || range.is_empty() {
             return false;
         }
         if self.is_cold() {
@@ -87,14 +123,14 @@ impl PageCache {
 
     /// Looks up whether the page of a byte is missing. The file is cold then.
     pub(super) fn probe(&self, file: &File, offset: u64) {
-        if self.answers && !self.is_cold() {
+        if self.is_guided() && !self.is_cold() {
             self.is_missing(file, offset);
         }
     }
 
     /// Loads the pages of values at ascending offsets if some of them are missing.
     pub(super) fn load_values(&self, file: &File, offsets: &[u64], width: usize, probed: &ProbedBlocks) {
-        if !self.answers {
+        if !self.is_guided() {
             return;
         }
         let mut chunks = offsets.chunks(VALUES_PER_PROBE);
@@ -109,7 +145,7 @@ impl PageCache {
 
     /// Has the system load the missing pages of `ranges`, and does not wait for them.
     pub(super) fn load(&self, file: &File, ranges: impl ExactSizeIterator<Item = Range<u64>> + Clone) {
-        if !self.answers || ranges.len() == 0 {
+        if !self.is_guided() || ranges.len() == 0 {
             return;
         }
         let probes = ranges.clone().step_by(ranges.len().div_ceil(MAX_PROBES));
@@ -122,7 +158,7 @@ impl PageCache {
         for range in ranges.filter(|range| !range.is_empty()) {
             let first = range.start / PAGE_BYTES * PAGE_BYTES;
             let end = range.end.checked_next_multiple_of(PAGE_BYTES).unwrap_or(range.end);
-            let longest_gap = (run.end - run.start) / MAX_GAP_SHARE;
+            let longest_gap = MAX_GAP_BYTES.min((run.end - run.start) / MAX_GAP_SHARE);
             if (run.start..=run.end + longest_gap).contains(&first) {
                 run.end = run.end.max(end);
             } else {
@@ -135,7 +171,11 @@ impl PageCache {
 
     /// Whether the page of a byte is missing. The file is cold then.
     fn is_missing(&self, file: &File, offset: u64) -> bool {
-        let is_missing = is_resident(file, offset) == Some(false);
+        let is_missing = match &self.asked {
+            Asked::Nothing => false,
+            Asked::Read => is_resident(file, offset) == Some(false),
+            Asked::Map(map) => map.get().is_some_and(|map| map.is_missing(offset)),
+        };
         if is_missing {
             self.warm_loads_left.store(WARM_LOADS, Ordering::Relaxed);
         }
@@ -177,6 +217,22 @@ fn is_resident(file: &File, offset: u64) -> Option<bool> {
 #[cfg(not(target_os = "linux"))]
 fn is_resident(_: &File, _: u64) -> Option<bool> {
     None
+}
+
+/// Whether the system tells which pages of a map are missing, although the file system answers no read that may not
+/// wait: of overlays, in files of the process itself.
+#[cfg(target_os = "linux")]
+fn tells_of_maps(file: &File) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    const OVERLAY_MAGIC: u64 = 0x794c_7630;
+    let is_overlay = rustix::fs::fstatfs(file).is_ok_and(|system| system.f_type as u64 == OVERLAY_MAGIC);
+    let user = rustix::process::geteuid().as_raw();
+    is_overlay && file.metadata().is_ok_and(|metadata| metadata.uid() == user)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn tells_of_maps(_: &File) -> bool {
+    false
 }
 
 /// Marks an open file for reads in no order, or takes the mark back. False: the system refuses.
@@ -231,12 +287,38 @@ mod tests {
         assert!(!pages.is_cold_at(&file, &(7..7), &ProbedBlocks::default()));
     }
 
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn map_of_an_owned_file_tells_which_pages_are_missing() {
+        use std::os::unix::fs::FileExt;
+
+        use grampus_test_support::cold_files;
+        let Some(folder) = cold_files::folder() else { return };
+        let path = folder.path().join("file");
+        std::fs::write(&path, vec![7; MIN_GUIDED_BYTES as usize]).unwrap();
+        cold_files::drop_pages(&path);
+        let file = File::open(&path).unwrap();
+        let pages = PageCache {
+            asked: Asked::Map(OnceLock::new()),
+            warm_loads_left: AtomicU32::new(0),
+        };
+        let probed = ProbedBlocks::default();
+        assert!(!pages.is_cold_at(&file, &(0..MIN_GUIDED_BYTES), &probed));
+        let map = MemoryMap::new(&"file".into(), &file, MIN_GUIDED_BYTES).unwrap();
+        pages.guide(&file, &Arc::new(map));
+        // One page, and no other.
+        file.read_exact_at(&mut [0], 9 * PAGE_BYTES).unwrap();
+        assert!(!pages.is_missing(&file, 9 * PAGE_BYTES) && !pages.is_cold());
+        assert!(pages.is_missing(&file, 8 * PAGE_BYTES) && pages.is_missing(&file, 10 * PAGE_BYTES));
+        assert!(pages.is_cold_at(&file, &(0..MIN_GUIDED_BYTES), &probed));
+    }
+
     #[test]
     fn file_is_cold_while_loads_find_pages_missing() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(MIN_GUIDED_BYTES).unwrap();
         let pages = PageCache {
-            answers: true,
+            asked: Asked::Read,
             warm_loads_left: AtomicU32::new(WARM_LOADS),
         };
         std::io::Read::read_to_end(&mut &file, &mut Vec::new()).unwrap();
