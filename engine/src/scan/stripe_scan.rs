@@ -28,7 +28,7 @@ use super::kept_columns::KeptColumns;
 use super::metrics::ScanMetrics;
 use super::predicate_cascade::{PredicateCascade, conjunct_at};
 use super::pruning::Pruner;
-use super::row_division::{PendingRows, cut, without as without_rows};
+use super::row_division::{PendingRows, Tiles};
 use super::row_mask::RowMask;
 use super::scan_memory::{ScanMemory, fewer_rows_may_fit};
 use super::scan_ranges::ScanRange;
@@ -46,10 +46,8 @@ pub(super) struct StripeScan {
     source: Arc<ScanSource>,
     /// Columns by table column, opened at their first use.
     columns: Vec<Option<StripeColumn>>,
-    tiles: Vec<Range<u64>>,
-    next_tile: usize,
-    /// Maximum rows of a tile.
-    tile_rows: u64,
+    /// Rows to filter.
+    tiles: Tiles,
     /// Rows that passed, and whose other columns are not read yet.
     pending: PendingRows,
     /// Whether rows are filtered. Else all rows of the tiles pass.
@@ -104,8 +102,7 @@ impl StripeScan {
             .zip(keep)
             .filter(|(_, keep)| *keep)
             .map(|(group, _)| rows(group));
-        let tile_rows = tile_rows.max(1) as u64;
-        let tiles = cut(surviving, tile_rows);
+        let tiles = Tiles::new(surviving, tile_rows as u64);
         if tiles.is_empty() {
             return Ok(None);
         }
@@ -130,8 +127,6 @@ impl StripeScan {
             source,
             columns: (0..scan.table.fields().len()).map(|_| None).collect(),
             tiles,
-            next_tile: 0,
-            tile_rows,
             pending: PendingRows::default(),
             rows_at_once: u64::MAX,
             memory: Arc::clone(memory),
@@ -155,7 +150,7 @@ impl StripeScan {
 
     /// True if all tiles are filtered.
     pub(super) fn is_done(&self) -> bool {
-        self.next_tile >= self.tiles.len()
+        self.tiles.is_empty()
     }
 
     /// Filters the next tile.
@@ -167,7 +162,9 @@ impl StripeScan {
             None => &scan.projection,
         };
         self.fetch_window(first, metrics).await?;
-        let tile = self.tiles[self.next_tile].clone();
+        let Some(tile) = self.tiles.iter().next() else {
+            return Ok(());
+        };
         let tile_rows = tile.end - tile.start;
         let before = self.pending.rows();
         let mut has_new_pruner = false;
@@ -176,16 +173,14 @@ impl StripeScan {
         } else {
             match self.filter(tile, cascade, metrics).await {
                 Err(error) if fewer_rows_may_fit(&error) && tile_rows > 1 => {
-                    self.tile_rows = tile_rows / 2;
-                    let left = self.tiles.split_off(self.next_tile);
-                    self.tiles.extend(cut(left.into_iter(), self.tile_rows));
+                    self.tiles.cut(tile_rows / 2);
                     return Ok(());
                 }
                 filtered => filtered?,
             }
             has_new_pruner = cascade.adapt(&scan);
         }
-        self.next_tile += 1;
+        self.tiles.remove_first();
         metrics.rows_scanned.add(tile_rows as usize);
         metrics.rows_passed.add((self.pending.rows() - before) as usize);
         match cascade.dynamic_pruner().filter(|_| has_new_pruner) {
@@ -198,7 +193,7 @@ impl StripeScan {
     async fn prune_left(&mut self, pruner: &Pruner, metrics: &ScanMetrics) -> Result<()> {
         let scan = Arc::clone(&self.scan);
         let tail = &scan.files[self.work.file].file.tail;
-        let Some(first) = self.tiles.get(self.next_tile).map(|tile| tile.start) else {
+        let Some(first) = self.tiles.first_row() else {
             return Ok(());
         };
         let rows = |group: usize| self.layout.row_group_rows(tail, group);
@@ -211,14 +206,9 @@ impl StripeScan {
         let keep = surviving_groups(&scan, pruner, &left, &self.layout, metrics).await?;
         let excluded = left.groups.zip(keep).filter(|(_, keep)| !keep);
         let excluded: Vec<Range<u64>> = excluded.map(|(group, _)| rows(group)).collect();
-        let tiles = self.tiles.split_off(self.next_tile);
-        let has_rows = |group: &&Range<u64>| {
-            let at = tiles.partition_point(|tile| tile.end <= group.start);
-            tiles.get(at).is_some_and(|tile| tile.start < group.end)
-        };
-        metrics.row_groups_skipped.add(excluded.iter().filter(has_rows).count());
-        let surviving = without_rows(&tiles, &excluded);
-        self.tiles.extend(cut(surviving.into_iter(), self.tile_rows));
+        let skipped = excluded.iter().filter(|group| self.tiles.has_rows_of(group));
+        metrics.row_groups_skipped.add(skipped.count());
+        self.tiles.exclude(&excluded);
         Ok(())
     }
 
@@ -447,7 +437,8 @@ impl StripeScan {
             return Ok(());
         }
         self.open_columns(columns, metrics).await?;
-        let mut rows = RowSelection::range(self.tiles[self.next_tile].clone());
+        let mut tiles = self.tiles.iter();
+        let mut rows = RowSelection::range(tiles.next().unwrap_or_default());
         if self.source.holds(&self.ranges(columns, &rows)?) {
             return Ok(());
         }
@@ -458,11 +449,11 @@ impl StripeScan {
         });
         let window_bytes = self.scan.options.fetch_window_bytes.min(self.memory.array_bytes()) as f64;
         let window_rows = (window_bytes / stored.sum::<f64>().max(0.01)) as u64;
-        for tile in &self.tiles[self.next_tile + 1..] {
+        for tile in tiles {
             if rows.rows() >= window_rows {
                 break;
             }
-            rows.push(tile.clone());
+            rows.push(tile);
         }
         self.fetch(columns, &rows).await
     }

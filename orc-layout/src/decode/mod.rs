@@ -372,7 +372,10 @@ impl ColumnReader {
 
     /// Rows per row group; without entry points the whole stripe is one.
     fn stride(&self) -> u64 {
-        match (&self.positions, self.source.tail.row_index_stride) {
+        match (
+            &self.positions,
+            self.source.tail.row_group_stride(&self.source.stripe.info),
+        ) {
             (Some(_), Some(stride)) => u64::from(stride).max(1),
             _ => u64::MAX,
         }
