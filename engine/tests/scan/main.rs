@@ -14,6 +14,7 @@ mod filters;
 mod flaky_store;
 mod foreign_statistics;
 mod limits;
+mod maps;
 mod metrics;
 mod names;
 mod remote;

@@ -23,6 +23,7 @@
 //! float_literals       zeros in comparisons, IN lists and CASE
 //! float_keys           zeros in keys of joins, sorts, windows, and in IN lists
 //! parquet_nans         bounds of Parquet files, which leave NaN out
+//! map_entries          the function, for maps whatever their fields are called
 //! scalar_functions     round and trunc to many digits, to_timestamp of NaN
 //! shifts               lead and lag with IGNORE NULLS (apache/datafusion#25471)
 //! drawn_once           volatile operands that DataFusion evaluates twice (apache/datafusion#25477, #25457)
@@ -40,6 +41,7 @@ mod exact_sums;
 mod expressions;
 pub(super) mod float_keys;
 pub(super) mod float_literals;
+pub(super) mod map_entries;
 mod not_in;
 pub(super) mod parquet_nans;
 mod place;
