@@ -65,7 +65,7 @@ impl Threads {
         }
     }
 
-    /// Waits for `work` on the workers. Ctrl-C stops it with `KeyboardInterrupt`.
+    /// Waits for `work` on the workers. Ctrl-C stops it with `KeyboardInterrupt`, and a panic in it is an error.
     pub(crate) fn wait<T: Send + 'static>(
         &self,
         py: Python<'_>,
@@ -77,6 +77,7 @@ impl Threads {
             loop {
                 match caller.block_on(async { tokio::time::timeout(TICK, &mut task.0).await }) {
                     Ok(Ok(done)) => return Ok(done),
+                    Ok(Err(join)) if join.is_panic() => return Err(error(format!("a fault of the program: {join}"))),
                     Ok(Err(_)) => return Err(error("the query was stopped")),
                     Err(_) => Python::attach(|py| py.check_signals())?,
                 }

@@ -11,6 +11,7 @@
 //! **Invariant:** one load runs at a time. Dropping the loader cancels the load and waits for its end.
 
 use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -61,7 +62,11 @@ impl Shared {
     fn run(&self) {
         while let Some(work) = self.next() {
             let columns = ColumnsKey::of(&work.gpu_input.input);
-            let is_loaded = load(&work, &self.cancel);
+            let loaded = catch_unwind(AssertUnwindSafe(|| load(&work, &self.cancel)));
+            let is_loaded = loaded.unwrap_or_else(|_| {
+                log::warn!("columns not loaded in the background: a panic");
+                false
+            });
             drop(work);
             let mut state = self.state();
             state.loading = false;
