@@ -1,9 +1,9 @@
 //! Runner of one statement, from its text to its last printed row.
 //!
-//! 1. The calling thread parses the statement.
-//! 2. A worker plans and executes it, and sends schema, rows and errors as [`Event`]s.
-//! 3. The calling thread prints rows, draws the progress and listens for Ctrl-C at the same time.
-//! 4. Once the table is full, the query goes on for at most [`MAX_COUNTING_TIME`] to count the rows.
+//! 1. A worker parses, plans and executes the statement. Its stack is large enough for deep ones. It sends schema, rows
+//!    and errors as [`Event`]s.
+//! 2. The calling thread prints rows, draws the progress and listens for Ctrl-C at the same time.
+//! 3. Once the table is full, the query goes on for at most [`MAX_COUNTING_TIME`] to count the rows.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +13,6 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::DataFusionError;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionContext;
-use datafusion::sql::parser::Statement;
 use futures::StreamExt;
 use grampus::caught_panic::caught_in;
 use grampus::session::plan_cache::plan_statement;
@@ -80,13 +79,8 @@ pub(crate) async fn run<'a>(
     open: impl FnOnce(SchemaRef) -> ResultWriter<'a>,
 ) -> Result<StatementOutcome, StatementError> {
     let start = Instant::now();
-    let parsed = parse_statements(&context.state(), &input.text);
-    let Some(statement) = parsed.map_err(|error| StatementError::Query(Box::new(error)))?.pop() else {
-        return Ok(StatementOutcome::default());
-    };
-    let headings = ColumnHeadings::of(&statement);
     let (sender, mut events) = mpsc::channel(MAX_QUEUED_BATCHES);
-    let task = threads.spawn(work(context.clone(), input.text.clone(), statement, sender));
+    let task = threads.spawn(work(context.clone(), input.text.clone(), sender));
     let mut printing = Printing::new(open);
     let mut tick = tokio::time::interval(TICK);
     let end = loop {
@@ -100,7 +94,7 @@ pub(crate) async fn run<'a>(
                 Some(Event::Failed(error)) => break Err(StatementError::Query(error)),
                 Some(Event::Started(schema, plan)) => {
                     progress.watch(&plan);
-                    printing.begin(headings.apply(&schema), plan);
+                    printing.begin(schema, plan);
                 }
                 Some(Event::Rows(batch)) => {
                     if !printing.rows(&batch, progress)? {
@@ -117,11 +111,15 @@ pub(crate) async fn run<'a>(
     printing.finish(start)
 }
 
-/// Plans and executes the statement, on a worker.
-async fn work(context: SessionContext, text: String, statement: Statement, events: mpsc::Sender<Event>) {
+/// Parses, plans and executes the statement, on a worker.
+async fn work(context: SessionContext, text: String, events: mpsc::Sender<Event>) {
     let result = caught_in(&text, async {
+        let Some(statement) = parse_statements(&context.state(), &text)?.pop() else {
+            return Ok(());
+        };
+        let headings = ColumnHeadings::of(&statement);
         let (plan, task) = plan_statement(&context, &text, statement).await?;
-        let schema = plan.schema();
+        let schema = headings.apply(&plan.schema());
         let mut stream = execute_stream(Arc::clone(&plan), task)?;
         if events.send(Event::Started(schema, plan)).await.is_err() {
             return Ok(());

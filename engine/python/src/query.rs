@@ -14,6 +14,7 @@ use datafusion::prelude::{SessionContext, ident};
 use datafusion::sql::parser::Statement;
 use grampus::caught_panic::{caught, caught_in};
 use grampus::session::plan_cache::plan_statement;
+use grampus::session::statement_parser::check_expression;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
@@ -130,7 +131,9 @@ impl Query {
 
     /// The rows for which a SQL condition is true.
     fn filter(&self, condition: &str) -> PyResult<Self> {
+        let state = self.context.state();
         self.derived(|frame| {
+            check_expression(&state, condition)?;
             let condition = frame.parse_sql_expr(condition)?;
             frame.filter(condition)
         })
@@ -139,7 +142,11 @@ impl Query {
     /// SQL expressions as columns.
     fn select(&self, expressions: Vec<String>) -> PyResult<Self> {
         let expressions: Vec<&str> = expressions.iter().map(String::as_str).collect();
-        self.derived(|frame| frame.select_exprs(&expressions))
+        let state = self.context.state();
+        self.derived(|frame| {
+            expressions.iter().try_for_each(|text| check_expression(&state, text))?;
+            frame.select_exprs(&expressions)
+        })
     }
 
     /// Columns by their exact names.

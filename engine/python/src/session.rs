@@ -89,7 +89,11 @@ impl Session {
     #[pyo3(signature = (text, values=None))]
     fn sql(&self, py: Python<'_>, text: String, values: Option<Bound<'_, PyAny>>) -> PyResult<Option<Query>> {
         let values = values.as_ref().map(parameters).transpose()?;
-        let parsed = caught(&text, || parse_statements(&self.context.state(), &text));
+        let (state, shown) = (self.context.state(), text.clone());
+        // The stack of a worker is large enough for deep statements.
+        let parsed = self
+            .threads
+            .wait(py, async move { caught(&shown, || parse_statements(&state, &shown)) })?;
         let statements = parsed.map_err(|failure| query_error(&failure))?;
         if values.is_some() && statements.len() > 1 {
             return Err(error(

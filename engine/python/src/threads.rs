@@ -15,8 +15,9 @@ use crate::error::error;
 /// Time between two looks for Ctrl-C.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
 
-/// Stack of a worker. Plans of large queries are deep.
-const THREAD_STACK_BYTES: usize = 8 << 20;
+/// Stack of a worker: enough for the deepest expressions that a statement may have. Pages that are not used take no
+/// memory.
+const THREAD_STACK_BYTES: usize = 64 << 20;
 
 /// The worker threads of a connection.
 #[derive(Debug)]

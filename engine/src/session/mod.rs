@@ -10,6 +10,7 @@
 //! create_table_as    CREATE EXTERNAL TABLE … AS SELECT …
 //! new_table          a table that the catalog gets when its rows are complete
 //! query_mark         what the parser does not read of a statement, as a mark of its query
+//! statement_depth    statements that are too deep for the threads' stacks
 //! statement_parser   the statements of a text
 //! statement_text     the tokens of statements, and their places
 //! plan_cache         the optimized logical plan of each statement text
@@ -60,6 +61,7 @@ mod session_memory;
 mod spill_safe_repartition;
 mod spill_segments;
 mod spilling_join;
+mod statement_depth;
 mod statement_options;
 pub mod statement_parser;
 mod statement_secrets;
