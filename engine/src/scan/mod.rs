@@ -7,6 +7,7 @@
 //! partition_stream     one partition: stripe after stripe
 //! stripe_scan          one stripe: tiles through the cascade, then the remaining columns for the survivors
 //! stripe_column        one column of a stripe
+//! stripe_dictionaries  the dictionaries of a stripe, once for all partitions
 //! stripe_pruning       row groups of a stripe that statistics do not exclude
 //! kept_columns         values of filter columns, kept for rows that passed
 //! scan_memory          what a partition holds in memory
@@ -48,6 +49,7 @@ mod scan_memory;
 pub(crate) mod scan_ranges;
 mod selectivity_estimate;
 mod stripe_column;
+pub(crate) mod stripe_dictionaries;
 mod stripe_pruning;
 mod stripe_scan;
 mod work_stealing;
@@ -64,6 +66,7 @@ use crate::table::files::TableFile;
 use conjunct::Conjunct;
 use predicate_cascade::ColumnCost;
 use pruning::Pruner;
+use stripe_dictionaries::ScanDictionaries;
 
 /// The plan of a scan, which all its partitions share.
 #[derive(Debug, Clone)]
@@ -92,6 +95,8 @@ pub(crate) struct Scan {
     pub(crate) options: GrampusOptions,
     /// The session's open files.
     pub(crate) cache: Arc<FileCache>,
+    /// The dictionaries in memory.
+    pub(crate) dictionaries: Arc<ScanDictionaries>,
 }
 
 impl Scan {

@@ -130,6 +130,7 @@ pub(crate) async fn plan_scan(request: ScanRequest) -> Result<OrcScanExec> {
         pruner,
         options: request.options,
         cache: request.cache,
+        dictionaries: Arc::default(),
     };
     let statistics = scan_statistics(&scan, &planned, request.default_selectivity, None)?;
     let partitions = request.target_partitions;

@@ -13,7 +13,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use grampus_orc_layout::read_options::Dictionaries;
@@ -33,6 +33,7 @@ use super::row_mask::RowMask;
 use super::scan_memory::{ScanMemory, fewer_rows_may_fit};
 use super::scan_ranges::ScanRange;
 use super::stripe_column::{ReadAs, StoredColumn, StripeColumn, is_all_null, is_nested, is_plain, unmapped};
+use super::stripe_dictionaries::StripeDictionaries;
 use super::stripe_pruning::surviving_groups;
 use crate::error::layout;
 use crate::file::{FileHandle, ScanSource};
@@ -61,6 +62,8 @@ pub(super) struct StripeScan {
     /// Maximum rows of a batch: fewer, once a batch's values were too large.
     rows_at_once: u64,
     memory: Arc<ScanMemory>,
+    /// The dictionaries of the stripe, which other partitions share.
+    dictionaries: Arc<StripeDictionaries>,
 }
 
 impl StripeScan {
@@ -130,6 +133,7 @@ impl StripeScan {
             pending: PendingRows::default(),
             rows_at_once: u64::MAX,
             memory: Arc::clone(memory),
+            dictionaries: scan.dictionaries.of(file.id, work.stripe, memory.pool()),
         }))
     }
 
@@ -268,7 +272,12 @@ impl StripeScan {
         self.fetch(&new, rows).await?;
         for column in new {
             loaded.push((column, self.read(column, rows, metrics).await?));
-            self.hold(loaded.iter().map(|(_, array)| array.get_array_memory_size()).sum())?;
+            self.hold(
+                loaded
+                    .iter()
+                    .map(|(_, array)| self.dictionaries.uncounted_bytes(array))
+                    .sum(),
+            )?;
         }
         Ok(())
     }
@@ -336,7 +345,7 @@ impl StripeScan {
                 true => read,
                 false => expanded(&read)?,
             };
-            bytes += array.get_array_memory_size();
+            bytes += self.dictionaries.uncounted_bytes(&array);
             self.hold(bytes)?;
             arrays.push(array);
         }
@@ -399,6 +408,7 @@ impl StripeScan {
                 wider_type: table_file
                     .is_converted(column)
                     .then(|| scan.table.field(column).data_type().clone()),
+                dictionaries: Arc::clone(&self.dictionaries),
             };
             let is_coded = self.coded.contains(&column) || scan.coded.contains(&column);
             if is_coded && read_as.wider_type.is_none() {
