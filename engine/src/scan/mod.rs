@@ -13,6 +13,7 @@
 //! scan_memory          what a partition holds in memory
 //! predicate_cascade    the order of conjuncts, by their costs
 //! conjunct             a part of the filter
+//! fallible             whether a conjunct may fail on a row
 //! dynamic_filters      filters of joins and sorts above the scan
 //! equal_zeros          filters that take both zeros of floats as one value
 //! comparison_kernel    `column >= literal` where few rows pass
@@ -35,6 +36,7 @@ mod conjunct;
 mod dynamic_filters;
 mod equal_zeros;
 pub(crate) mod execution_listener;
+mod fallible;
 pub(crate) mod filter_sample;
 mod kept_columns;
 pub(crate) mod metrics;
