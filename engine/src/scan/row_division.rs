@@ -13,6 +13,8 @@ pub(super) struct Tiles {
     ranges: VecDeque<Range<u64>>,
     /// Maximum rows of a tile, at least one.
     tile_rows: u64,
+    /// What the maximum may grow to.
+    most_rows: u64,
 }
 
 impl Tiles {
@@ -23,6 +25,15 @@ impl Tiles {
         Self {
             ranges: rows.ranges().to_vec().into(),
             tile_rows: tile_rows.max(1),
+            most_rows: tile_rows.max(1),
+        }
+    }
+
+    /// Tiles of at most `first_rows` rows at first. Each is twice as large as the one before, up to the maximum.
+    pub(super) fn growing_from(self, first_rows: u64) -> Self {
+        Self {
+            tile_rows: self.tile_rows.min(first_rows.max(1)),
+            ..self
         }
     }
 
@@ -47,6 +58,7 @@ impl Tiles {
     /// Removes the first tile.
     pub(super) fn remove_first(&mut self) {
         let tile_rows = self.tile_rows;
+        self.tile_rows = self.tile_rows.saturating_mul(2).min(self.most_rows);
         match self.ranges.front_mut() {
             Some(first) if first.end - first.start > tile_rows => first.start += tile_rows,
             _ => {
@@ -57,7 +69,8 @@ impl Tiles {
 
     /// Cuts the rows that are left into tiles of at most `tile_rows`.
     pub(super) fn cut(&mut self, tile_rows: u64) {
-        self.tile_rows = self.tile_rows.min(tile_rows.max(1));
+        self.most_rows = self.most_rows.min(tile_rows.max(1));
+        self.tile_rows = self.tile_rows.min(self.most_rows);
     }
 
     /// The first row.
@@ -177,6 +190,21 @@ mod tests {
         tiles.remove_first();
         assert!(tiles.is_empty() && listed(&tiles).is_empty());
         assert!(Tiles::new(std::iter::empty(), 12).is_empty());
+    }
+
+    #[test]
+    fn growing_tiles_double_up_to_the_maximum() {
+        let mut tiles = Tiles::new(std::iter::once(0..100), 35).growing_from(10);
+        let mut found = Vec::new();
+        while !tiles.is_empty() {
+            found.extend(tiles.iter().next());
+            tiles.remove_first();
+        }
+        assert_eq!(found, [0..10, 10..30, 30..65, 65..100]);
+        let mut tiles = Tiles::new(std::iter::once(0..100), 35).growing_from(10);
+        tiles.cut(15);
+        tiles.remove_first();
+        assert_eq!(tiles.iter().next(), Some(10..25));
     }
 
     #[test]

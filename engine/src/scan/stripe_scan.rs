@@ -67,12 +67,13 @@ pub(super) struct StripeScan {
 }
 
 impl StripeScan {
-    /// Opens a stripe; `None`: statistics exclude all of its row groups.
+    /// Opens a stripe; `None`: statistics exclude all of its row groups. If the rows to emit are limited, the tiles of
+    /// a remote file begin small: the first of them may have enough rows.
     pub(super) async fn open(
         scan: &Arc<Scan>,
         work: &ScanRange,
         cascade: &PredicateCascade,
-        tile_rows: usize,
+        (tile_rows, is_limited): (usize, bool),
         metrics: &ScanMetrics,
         memory: &Arc<ScanMemory>,
     ) -> Result<Option<Self>> {
@@ -94,6 +95,7 @@ impl StripeScan {
             .add(keep.iter().filter(|keep| !**keep).count());
         let handle = scan.cache.handle(file).map_err(layout)?;
         let is_filtered = !cascade.order.is_empty();
+        let first_rows = tile_rows as u64;
         let tile_rows = match handle.is_on_demand() || !is_filtered {
             true => tile_rows,
             false => tile_rows.max(scan.options.fetched_tile_rows),
@@ -105,7 +107,10 @@ impl StripeScan {
             .zip(keep)
             .filter(|(_, keep)| *keep)
             .map(|(group, _)| rows(group));
-        let tiles = Tiles::new(surviving, tile_rows as u64);
+        let mut tiles = Tiles::new(surviving, tile_rows as u64);
+        if is_limited {
+            tiles = tiles.growing_from(first_rows);
+        }
         if tiles.is_empty() {
             return Ok(None);
         }
@@ -157,15 +162,20 @@ impl StripeScan {
         self.tiles.is_empty()
     }
 
-    /// Filters the next tile.
-    pub(super) async fn step(&mut self, cascade: &mut PredicateCascade, metrics: &ScanMetrics) -> Result<()> {
+    /// Filters the next tile. `remaining`: rows that may still be emitted.
+    pub(super) async fn step(
+        &mut self,
+        cascade: &mut PredicateCascade,
+        remaining: Option<usize>,
+        metrics: &ScanMetrics,
+    ) -> Result<()> {
         let (scan, dynamic) = (Arc::clone(&self.scan), Arc::clone(cascade.dynamic()));
         // The first conjunct may be another one than at the last tile.
         let first = match cascade.order.first().filter(|_| self.is_filtered) {
             Some(&at) => &conjunct_at(&scan, &dynamic, at).columns,
             None => &scan.projection,
         };
-        self.fetch_window(first, metrics).await?;
+        self.fetch_window(first, remaining, metrics).await?;
         let Some(tile) = self.tiles.iter().next() else {
             return Ok(());
         };
@@ -272,12 +282,8 @@ impl StripeScan {
         self.fetch(&new, rows).await?;
         for column in new {
             loaded.push((column, self.read(column, rows, metrics).await?));
-            self.hold(
-                loaded
-                    .iter()
-                    .map(|(_, array)| self.dictionaries.uncounted_bytes(array))
-                    .sum(),
-            )?;
+            let bytes = loaded.iter().map(|(_, array)| self.dictionaries.uncounted_bytes(array));
+            self.hold(bytes.sum())?;
         }
         Ok(())
     }
@@ -441,8 +447,9 @@ impl StripeScan {
     }
 
     /// Fetches the bytes of `columns` for the next tile, if the file is remote and some of them are not there. Then the
-    /// bytes of the tiles after it are fetched too, up to the setting `fetch_window_bytes`.
-    async fn fetch_window(&mut self, columns: &[usize], metrics: &ScanMetrics) -> Result<()> {
+    /// bytes of the tiles after it are fetched too, up to the setting `fetch_window_bytes`. If the rows to emit are
+    /// limited, they are the bytes of no more rows than that, or of one tile of a filter.
+    async fn fetch_window(&mut self, columns: &[usize], remaining: Option<usize>, metrics: &ScanMetrics) -> Result<()> {
         if self.handle.is_on_demand() {
             return Ok(());
         }
@@ -458,7 +465,14 @@ impl StripeScan {
             _ => None,
         });
         let window_bytes = self.scan.options.fetch_window_bytes.min(self.memory.array_bytes()) as f64;
-        let window_rows = (window_bytes / stored.sum::<f64>().max(0.01)) as u64;
+        let mut window_rows = (window_bytes / stored.sum::<f64>().max(0.01)) as u64;
+        if let Some(remaining) = remaining {
+            let wanted = match self.is_filtered {
+                true => rows.rows(),
+                false => (remaining as u64).saturating_sub(self.pending.rows()),
+            };
+            window_rows = window_rows.min(wanted);
+        }
         for tile in tiles {
             if rows.rows() >= window_rows {
                 break;
