@@ -10,7 +10,7 @@ use datafusion::physical_plan::PhysicalExpr;
 
 /// Whether the evaluation of `expr` over `schema` may fail, by its form: casts that may leave a type's range, division,
 /// arithmetic that is checked, and functions.
-pub(super) fn is_fallible(expr: &dyn PhysicalExpr, schema: &Schema) -> bool {
+pub(crate) fn is_fallible(expr: &dyn PhysicalExpr, schema: &Schema) -> bool {
     if expr.is::<DynamicFilterPhysicalExpr>() {
         return false; // values of columns in lists and ranges
     }

@@ -36,7 +36,7 @@ mod conjunct;
 mod dynamic_filters;
 mod equal_zeros;
 pub(crate) mod execution_listener;
-mod fallible;
+pub(crate) mod fallible;
 pub(crate) mod filter_sample;
 mod kept_columns;
 pub(crate) mod metrics;

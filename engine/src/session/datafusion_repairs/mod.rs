@@ -23,6 +23,7 @@
 //! float_literals       zeros in comparisons, IN lists and CASE
 //! float_keys           zeros in keys of joins, sorts, windows, and in IN lists
 //! parquet_nans         bounds of Parquet files, which leave NaN out
+//! guarded_filters      conditions that may fail, behind those written before them
 //! map_entries          the function, for maps whatever their fields are called
 //! scalar_functions     round and trunc to many digits, to_timestamp of NaN
 //! shifts               lead and lag with IGNORE NULLS (apache/datafusion#25471)
@@ -41,6 +42,7 @@ mod exact_sums;
 mod expressions;
 pub(super) mod float_keys;
 pub(super) mod float_literals;
+mod guarded_filters;
 pub(super) mod map_entries;
 mod not_in;
 pub(super) mod parquet_nans;
@@ -62,6 +64,7 @@ use date_differences::DateDifferences;
 use decimal_comparisons::DecimalComparisons;
 use decimal_literals::DecimalLiterals;
 use exact_sums::{ExactSums, WideSums};
+use guarded_filters::GuardedFilters;
 use not_in::NotIn;
 use short_timestamps::ShortTimestamps;
 use written_numbers::WrittenNumbers;
@@ -102,5 +105,5 @@ pub(super) fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     for rule in rules_after_casts() {
         builder = builder.with_analyzer_rule(rule);
     }
-    builder
+    builder.with_physical_optimizer_rule(Arc::new(GuardedFilters))
 }
