@@ -14,6 +14,7 @@
 //!   [`session::plan_cache::plan_sql_with_options`] refuses statements that the program does not allow.
 //! - [`scan_io`] returns the bytes that an executed plan needed and moved, as [`ScanIo`].
 //! - [`device_path`] returns the device that runs a plan's aggregates, and the reason, as [`DevicePath`].
+//! - [`caught_panic`] makes an error of a panic in a statement, for programs that go on after it.
 //! - [`error::message`] returns the text of an error for people. [`StoreError`] is the cause of a store's errors.
 //! - `GrampusCodec`, with the feature `proto`, makes bytes of a plan's operators, so that the plan can be executed by
 //!   another process.
@@ -27,6 +28,7 @@
 //! printable       whether values have a text
 //! store_error     StoreError: why a place in a store cannot be used
 //! error, config   errors; the settings
+//! caught_panic    CaughtPanic: a panic in a statement as its error
 //! store           object stores by URL: S3, GCS, Azure, HTTP, NVMe namespaces
 //! file            local files and objects as sources of bytes, and the cache of their metadata
 //! table           the files of a table: listing, schema, partition values, statistics
@@ -49,6 +51,7 @@
 //! The crate `grampus-orc-layout` interprets the bytes of the files.
 
 mod aggregate;
+pub mod caught_panic;
 pub mod config;
 mod device_path;
 mod device_settings;

@@ -1,5 +1,4 @@
-//! Queries over corrupt files: each ends in rows or in an error that names the file. No query panics (release builds
-//! abort on a panic) or hangs.
+//! Queries over corrupt files: each ends in rows or in an error that names the file. No query panics or hangs.
 //!
 //! `GRAMPUS_TEST_SEED=<seed>` replays a failure. `GRAMPUS_TEST_CASES` sets the number of files.
 #![allow(unreachable_pub)] // the included module is public in its own crate

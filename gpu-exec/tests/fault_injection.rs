@@ -4,6 +4,7 @@
 
 mod temporary_table;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -104,6 +105,35 @@ fn failing_decoder_is_reported_and_partial_data_is_dropped() {
         .and(run(&gpu, &table, &program(2, &[], &[1]), 100.0, BackingChoice::Auto))
         .unwrap_err();
     assert!(matches!(refused, RunError::Decode(_)), "{refused}");
+}
+
+/// A panic of a thread that reads columns or pages is the caller's, and no other thread waits for it.
+#[test]
+fn panic_while_a_column_is_decoded_ends_the_query_and_the_next_one_works() {
+    let table = Table::new(&Shape {
+        stripes: STRIPES,
+        kinds: &[Kind::Raw, Kind::Decoded],
+        segments: 1,
+        group_rows: Some(1000),
+    });
+    let sums = program(2, &[1], &[0, 1]);
+    for backing in ALL {
+        for later in 1..4 {
+            let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
+                return;
+            };
+            let calls = table.decoder.calls.load(Ordering::Relaxed);
+            table.decoder.panics_at.store(calls + later, Ordering::Relaxed);
+            let ran = catch_unwind(AssertUnwindSafe(|| run(&gpu, &table, &sums, 100.0, backing)));
+            assert!(ran.is_err(), "{backing:?}, call {later}");
+            let output = run(&gpu, &table, &sums, 100.0, backing).unwrap();
+            assert_eq!(
+                answer(&output),
+                table.expected(100.0, &[0, 1]),
+                "{backing:?}, call {later}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -193,7 +193,7 @@ impl EncodedColumn {
             };
             encoded(stream, chunks, positions.as_ref()).map(Some)
         };
-        let stride = tail.row_index_stride.filter(|_| positions.is_some());
+        let stride = tail.row_group_stride(&stripe.info).filter(|_| positions.is_some());
         let has_secondary = matches!(values, EncodedValues::Timestamps(..) | EncodedValues::Decimals(..));
         Some(Self {
             values,

@@ -41,10 +41,14 @@ pub struct IndexRanges {
 }
 
 impl IndexRanges {
-    /// The index streams of `column`, without untrusted bloom filters. The index of an encrypted column is left out
-    /// too, because it describes masked values.
+    /// The index streams of `column`, without untrusted bloom filters.
+    ///
+    /// The index of an encrypted column is left out, because it describes masked values. So is each index of a stripe
+    /// that is one row group by [`FileTail::row_group_stride`], although the file has row indexes.
     pub fn of(tail: &FileTail, stripe: &StripeLayout, column: ColumnId) -> Self {
-        if tail.encrypted_columns.binary_search(&column).is_ok() {
+        let is_encrypted = tail.encrypted_columns.binary_search(&column).is_ok();
+        let has_too_many_groups = tail.row_index_stride.is_some() && tail.row_group_stride(&stripe.info).is_none();
+        if is_encrypted || has_too_many_groups {
             return Self::default();
         }
         let range = |stream: &Stream| (stream.length > 0).then(|| stream.range());
@@ -168,6 +172,13 @@ impl ColumnIndex {
             let (1, Some(entry)) = (entry.number, entry.bytes()) else {
                 continue;
             };
+            // The claims of more entries than row groups take no memory.
+            if self.positions.len() == stripe.row_groups(tail) {
+                return Err(format!(
+                    "more than {} entries, one for each row group",
+                    self.positions.len()
+                ));
+            }
             let mut positions = Vec::new();
             let mut statistics = ColumnStatistics::default();
             for field in wire::fields(entry) {
@@ -205,6 +216,7 @@ fn bloom_filters(bytes: &[u8], groups: usize) -> Vec<BloomFilter> {
     let filters = wire::fields(bytes)
         .filter(|field| !matches!(field, Ok(field) if field.number != 1))
         .map(|field| filter(field.ok()?.bytes()?))
+        .take(groups.saturating_add(1))
         .collect::<Option<Vec<_>>>();
     filters.filter(|filters| filters.len() == groups).unwrap_or_default()
 }

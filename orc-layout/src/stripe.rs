@@ -91,9 +91,9 @@ impl StripeLayout {
         self.streams.find(column, kind)
     }
 
-    /// Number of row groups (1 when the file has no row index).
+    /// Number of row groups (1 when the file has no row index), as [`FileTail::row_group_stride`] divides the stripe.
     pub fn row_groups(&self, tail: &FileTail) -> usize {
-        match tail.row_index_stride {
+        match tail.row_group_stride(&self.info) {
             Some(stride) => self.info.rows.div_ceil(u64::from(stride)) as usize,
             None => usize::from(self.info.rows > 0),
         }
@@ -101,7 +101,7 @@ impl StripeLayout {
 
     /// Stripe-relative rows of a row group.
     pub fn row_group_rows(&self, tail: &FileTail, group: usize) -> Range<u64> {
-        match tail.row_index_stride {
+        match tail.row_group_stride(&self.info) {
             Some(stride) => {
                 let stride = u64::from(stride);
                 let start = (group as u64).saturating_mul(stride);

@@ -128,6 +128,15 @@ impl FileTail {
         }
     }
 
+    /// Rows per row group of `stripe`; `None`: the whole stripe is one row group.
+    ///
+    /// A stripe that claims more than [`MAX_ROW_GROUPS`] row groups counts as one, and its row index is not read. Each
+    /// entry takes memory, and rows and stride are claims: a few bytes of a file can name 2^40 row groups.
+    pub fn row_group_stride(&self, stripe: &StripeInfo) -> Option<u32> {
+        let fits = |stride: &u32| *stride > 0 && stripe.rows.div_ceil(u64::from(*stride)) <= MAX_ROW_GROUPS;
+        self.row_index_stride.filter(fits)
+    }
+
     /// Trust in the statistics and bloom filters of this file's writer.
     pub(crate) fn trust(&self) -> Trust {
         Trust::new(self.writer_code, self.writer_version).with_hybrid_calendar(self.is_hybrid_calendar)
@@ -179,6 +188,8 @@ impl FileTail {
 const MAX_FOOTER_BYTES: usize = 64 << 20;
 /// Stripe statistics are decoded one by one, so they may be larger.
 const MAX_METADATA_BYTES: usize = 256 << 20;
+/// Limit of a stripe's row groups. With the usual stride of 10,000, they have 2.6 thousand million rows.
+const MAX_ROW_GROUPS: u64 = 1 << 18;
 /// Limit of a file's types.
 const MAX_COLUMNS: usize = 1 << 18;
 /// Limit of a file's stripes.

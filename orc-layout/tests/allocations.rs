@@ -77,8 +77,8 @@ fn columns() -> Vec<(&'static str, ArrayRef)> {
     let item = Arc::new(Field::new("item", DataType::Int64, true));
     let list = ListArray::new(item, offsets(), zeros(), None);
     let entries = StructArray::from(vec![
-        (Arc::new(Field::new("keys", DataType::Int64, false)), zeros()),
-        (Arc::new(Field::new("values", DataType::Int64, true)), zeros()),
+        (Arc::new(Field::new("key", DataType::Int64, false)), zeros()),
+        (Arc::new(Field::new("value", DataType::Int64, true)), zeros()),
     ]);
     let entries_field = Arc::new(Field::new("entries", entries.data_type().clone(), false));
     let map = MapArray::new(entries_field, offsets(), entries, None, false);

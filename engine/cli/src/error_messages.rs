@@ -11,6 +11,7 @@ use datafusion::common::{Column, Diagnostic, SchemaError};
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::parser::ParserError;
 use grampus::StoreError;
+use grampus::caught_panic::CaughtPanic;
 use grampus::error::{with_stars, without_passwords};
 use grampus_orc_layout::LayoutError;
 use grampus_tools::ToolError;
@@ -22,6 +23,9 @@ use crate::plan_wording::{reworded, window_hint};
 use crate::setting_wording::{configuration, is_unknown};
 use crate::statement_splitter::InputText;
 use crate::wording::{clean, lower_first, nearest, os_words};
+
+/// What to do about a fault of the program.
+const BUG_HINT: &str = "this is a bug; please report it with the query and the output of -v";
 
 /// The statement and the tables at the error's origin.
 #[derive(Debug, Default)]
@@ -62,6 +66,7 @@ pub(crate) fn explain(error: &DataFusionError, known: &ErrorContext<'_>) -> Erro
         RootError::Layout(root) => layout(root),
         RootError::Store(root) => object_store(root),
         RootError::Place(root) => store(root),
+        RootError::Other(root) if root.is::<CaughtPanic>() => ErrorReport::new(root.to_string()).hint(BUG_HINT),
         RootError::Other(root) => ErrorReport::new(match context(error).map(clean) {
             Some(context) if !context.is_empty() => format!("{context}: {}", clean(&root.to_string())),
             _ => clean(&root.to_string()),
@@ -81,8 +86,9 @@ fn datafusion(root: &DataFusionError, whole: &DataFusionError, known: &ErrorCont
         DataFusionError::Configuration(message) => configuration(message, known.text(), &known.settings),
         DataFusionError::NotImplemented(message) => ErrorReport::new(format!("not supported: {}", clean(message))),
         DataFusionError::ResourcesExhausted(message) => exhausted(message),
-        DataFusionError::Internal(message) => ErrorReport::new(format!("internal error: {}", clean(message)))
-            .hint("this is a bug; please report it with the query and the output of -v"),
+        DataFusionError::Internal(message) => {
+            ErrorReport::new(format!("internal error: {}", clean(message))).hint(BUG_HINT)
+        }
         other => execution(&other.message()),
     }
 }

@@ -1,6 +1,7 @@
 //! Interactive mode: a loop that reads statements with a line editor, keeps their history, and continues after errors.
 
 use std::io::ErrorKind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
 use grampus::error::without_secrets;
@@ -32,7 +33,9 @@ pub(crate) fn run(shell: &mut Shell, runs_rc: bool) -> Result<(), ExitError> {
         let _ = editor.load_history(path);
     }
     loop {
-        match editor.readline(PROMPT) {
+        // A panic of the line editor ends the line, and not the session.
+        let read = catch_unwind(AssertUnwindSafe(|| editor.readline(PROMPT)));
+        match read.unwrap_or(Err(ReadlineError::Interrupted)) {
             Ok(text) if text.trim().is_empty() => {}
             Ok(text) => {
                 let text = text.trim_end();

@@ -75,7 +75,9 @@ use std::process::ExitCode;
 
 use args::{BenchCommand, Cli, Command, Job, TaxiCommand};
 use clap::CommandFactory;
+use error_messages::explain_alone;
 use exit_error::ExitError;
+use grampus::caught_panic::caught;
 use grampus::error::without_secrets;
 use subcommands::{bench_io, bench_sql, convert, demo, device, generate, layout, nvme};
 use terminal::note;
@@ -89,13 +91,21 @@ fn main() -> ExitCode {
     let (cli, jobs) = args::parse();
     start_log(cli.verbose);
     allow_open_files();
-    match run(&cli, &jobs) {
+    log_panics();
+    // Statements catch theirs. What is left ends the command, and its temporary files are removed.
+    let ran = caught("grampus", || Ok(run(&cli, &jobs)));
+    match ran.unwrap_or_else(|panic| Err(explain_alone(&panic))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             error.print(cli.verbose > 0);
             error.exit_code()
         }
     }
+}
+
+/// Logs panics in place of printing them: each becomes an error, which is printed.
+fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| log::info!("{panic}")));
 }
 
 /// Raises the limit of open files to the largest that the system allows. The usual limit is 1,024. A table may have

@@ -17,6 +17,12 @@ pub(crate) fn reworded(message: &str) -> Option<ErrorReport> {
         let name = name.rsplit(" AS ").next().unwrap_or(name);
         return Some(report(format!("two columns would be called {name}")).hint("name one of them: … AS name"));
     }
+    if let Some(name) = quoted("duplicate unqualified field name \"") {
+        return Some(
+            report(format!("two aggregates would be called {name}: a cast does not count"))
+                .hint("cast in a subquery: SELECT sum(a), sum(b) FROM (SELECT a, CAST(a AS INT) AS b FROM t)"),
+        );
+    }
     if message.contains("must appear in the GROUP BY clause or must be part of an aggregate function") {
         let column = quoted("column \"").or_else(|| quoted("Column \""))?;
         return Some(
@@ -48,6 +54,12 @@ pub(crate) fn reworded(message: &str) -> Option<ErrorReport> {
             report("* is no argument of this function".to_owned()).hint("only count(*) counts rows; name a column"),
         );
     }
+    if let Some((_, what)) = message.split_once("does not support logical expression ") {
+        return not_planned(what);
+    }
+    if message.contains("table function 'unnest' not found") {
+        return not_planned("Unnest");
+    }
     if message.contains("Dot access not supported for non-string expr") {
         return Some(
             report("not supported: a field of an expression after a dot".to_owned())
@@ -55,6 +67,30 @@ pub(crate) fn reworded(message: &str) -> Option<ErrorReport> {
         );
     }
     None
+}
+
+/// An expression that DataFusion's planner leaves in the plan.
+fn not_planned(expression: &str) -> Option<ErrorReport> {
+    let begins = |names: &[&str]| names.iter().any(|name| expression.starts_with(name));
+    let (what, hint) = if begins(&["Exists", "InSubquery", "SetComparison"]) {
+        (
+            "EXISTS, IN, ANY and ALL with a subquery, other than as conditions of WHERE and HAVING",
+            "join it: … LEFT JOIN (SELECT DISTINCT k FROM …) AS s ON …, and s.k IS NOT NULL is the value",
+        )
+    } else if begins(&["ScalarSubquery"]) {
+        (
+            "this correlated subquery as a value",
+            "join it: … LEFT JOIN (SELECT k, max(x) AS x FROM … GROUP BY k) AS s ON …",
+        )
+    } else if begins(&["OuterReferenceColumn", "Unnest"]) {
+        (
+            "unnest in FROM of a column of another table there",
+            "unnest it in a subquery: FROM (SELECT *, unnest(list) AS item FROM t) AS t",
+        )
+    } else {
+        return None;
+    };
+    Some(ErrorReport::new(format!("not supported: {what}")).hint(hint))
 }
 
 /// The hint for a function that is a window function without its OVER.

@@ -12,6 +12,7 @@ use std::io::{self, BufRead, Write};
 use datafusion::catalog::TableProvider;
 use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
+use grampus::caught_panic::caught;
 use grampus::{OrcTable, ScanIo};
 use grampus_tools::atomic_output::TemporaryFolder;
 
@@ -362,7 +363,9 @@ impl Shell {
             has_begun = true;
             ResultWriter::new(writer, format, schema, style)
         });
-        let ran = self.threads.block_on(query);
+        // A panic on this thread, too, ends the statement and not the session.
+        let ran = caught(&input.text, || Ok(self.threads.block_on(query)));
+        let ran = ran.unwrap_or_else(|error| Err(StatementError::Query(Box::new(error))));
         progress.clear();
         // Rows that were printed before an error stay visible.
         let finished = output.finish();

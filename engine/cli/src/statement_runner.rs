@@ -1,9 +1,9 @@
 //! Runner of one statement, from its text to its last printed row.
 //!
-//! 1. The calling thread parses the statement.
-//! 2. A worker plans and executes it, and sends schema, rows and errors as [`Event`]s.
-//! 3. The calling thread prints rows, draws the progress and listens for Ctrl-C at the same time.
-//! 4. Once the table is full, the query goes on for at most [`MAX_COUNTING_TIME`] to count the rows.
+//! 1. A worker parses, plans and executes the statement. Its stack is large enough for deep ones. It sends schema, rows
+//!    and errors as [`Event`]s.
+//! 2. The calling thread prints rows, draws the progress and listens for Ctrl-C at the same time.
+//! 3. Once the table is full, the query goes on for at most [`MAX_COUNTING_TIME`] to count the rows.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,8 +13,8 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::DataFusionError;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionContext;
-use datafusion::sql::parser::Statement;
 use futures::StreamExt;
+use grampus::caught_panic::caught_in;
 use grampus::session::plan_cache::plan_statement;
 use grampus::session::statement_parser::parse_statements;
 use grampus::{ScanIo, scan_io};
@@ -53,6 +53,7 @@ pub(crate) struct StatementOutcome {
 enum Event {
     Started(SchemaRef, Arc<dyn ExecutionPlan>),
     Rows(RecordBatch),
+    Done,
     Failed(Box<DataFusionError>),
 }
 
@@ -78,13 +79,8 @@ pub(crate) async fn run<'a>(
     open: impl FnOnce(SchemaRef) -> ResultWriter<'a>,
 ) -> Result<StatementOutcome, StatementError> {
     let start = Instant::now();
-    let parsed = parse_statements(&context.state(), &input.text);
-    let Some(statement) = parsed.map_err(|error| StatementError::Query(Box::new(error)))?.pop() else {
-        return Ok(StatementOutcome::default());
-    };
-    let headings = ColumnHeadings::of(&statement);
     let (sender, mut events) = mpsc::channel(MAX_QUEUED_BATCHES);
-    let task = threads.spawn(work(context.clone(), input.text.clone(), statement, sender));
+    let task = threads.spawn(work(context.clone(), input.text.clone(), sender));
     let mut printing = Printing::new(open);
     let mut tick = tokio::time::interval(TICK);
     let end = loop {
@@ -92,11 +88,13 @@ pub(crate) async fn run<'a>(
             biased;
             () = watch.wait() => break Err(StatementError::Exit(ExitError::Interrupted)),
             event = events.recv() => match event {
-                None => break Ok(()),
+                Some(Event::Done) => break Ok(()),
+                // Rows without their end would be taken for the whole result.
+                None => break Err(ended_early()),
                 Some(Event::Failed(error)) => break Err(StatementError::Query(error)),
                 Some(Event::Started(schema, plan)) => {
                     progress.watch(&plan);
-                    printing.begin(headings.apply(&schema), plan);
+                    printing.begin(schema, plan);
                 }
                 Some(Event::Rows(batch)) => {
                     if !printing.rows(&batch, progress)? {
@@ -113,11 +111,15 @@ pub(crate) async fn run<'a>(
     printing.finish(start)
 }
 
-/// Plans and executes the statement, on a worker.
-async fn work(context: SessionContext, text: String, statement: Statement, events: mpsc::Sender<Event>) {
-    let result = async {
+/// Parses, plans and executes the statement, on a worker.
+async fn work(context: SessionContext, text: String, events: mpsc::Sender<Event>) {
+    let result = caught_in(&text, async {
+        let Some(statement) = parse_statements(&context.state(), &text)?.pop() else {
+            return Ok(());
+        };
+        let headings = ColumnHeadings::of(&statement);
         let (plan, task) = plan_statement(&context, &text, statement).await?;
-        let schema = plan.schema();
+        let schema = headings.apply(&plan.schema());
         let mut stream = execute_stream(Arc::clone(&plan), task)?;
         if events.send(Event::Started(schema, plan)).await.is_err() {
             return Ok(());
@@ -128,11 +130,19 @@ async fn work(context: SessionContext, text: String, statement: Statement, event
             }
         }
         Ok(())
+    });
+    let end = match result.await {
+        Ok(()) => Event::Done,
+        Err(error) => Event::Failed(Box::new(error)),
     };
-    if let Err(error) = result.await {
-        // The printing loop drops the receiver when it has stopped the statement.
-        let _ = events.send(Event::Failed(Box::new(error))).await;
-    }
+    // The printing loop drops the receiver when it has stopped the statement.
+    let _ = events.send(end).await;
+}
+
+/// The error of a worker that ends without a last message.
+fn ended_early() -> StatementError {
+    let ended = DataFusionError::Internal("the statement was stopped before its end".to_owned());
+    StatementError::Query(Box::new(ended))
 }
 
 /// The printing side: counts rows and passes them to the result writer.
@@ -204,5 +214,98 @@ impl<'a, F: FnOnce(SchemaRef) -> ResultWriter<'a>> Printing<'a, F> {
             time: start.elapsed(),
             io: self.plan.as_ref().map(scan_io).unwrap_or_default(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::DataType;
+    use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
+
+    use super::*;
+    use crate::args::Format;
+    use crate::error_messages::{ErrorContext, explain};
+    use crate::interrupts::{Interrupts, SignalMode};
+    use crate::text_table::TableStyle;
+
+    /// A session with functions that return their argument, and panic for numbers above 20,000: `panics` in execution,
+    /// `panics_early` in planning if the argument is constant.
+    fn context() -> SessionContext {
+        let context = grampus::session::context(grampus::GrampusConfig::default()).unwrap();
+        let of_volatility = [
+            ("panics", Volatility::Volatile),
+            ("panics_early", Volatility::Immutable),
+        ];
+        for (name, volatility) in of_volatility {
+            let work = |arguments: &[ColumnarValue]| {
+                let numbers = ColumnarValue::values_to_arrays(arguments)?;
+                let numbers: &arrow::array::Int64Array = arrow::array::AsArray::as_primitive(&numbers[0]);
+                let most = numbers.iter().flatten().max().unwrap_or_default();
+                assert!(most <= 20_000, "no number {most}");
+                Ok(arguments[0].clone())
+            };
+            let function = create_udf(name, vec![DataType::Int64], DataType::Int64, volatility, Arc::new(work));
+            context.register_udf(function);
+        }
+        context
+    }
+
+    /// What a statement prints, and its error in words.
+    fn printed(context: &SessionContext, threads: &Threads, sql: &str) -> (String, Option<String>) {
+        let mut output = Vec::new();
+        let watch = Interrupts::listen(SignalMode::Ignored).unwrap().watch();
+        let input = InputText {
+            text: sql.to_owned(),
+            line: 1,
+            column: 1,
+        };
+        let mut progress = Progress::new(false);
+        let ran = threads.block_on(run(context, threads, &input, &watch, &mut progress, |schema| {
+            ResultWriter::new(&mut output, Format::Csv, schema, TableStyle::default())
+        }));
+        let error = match ran {
+            Ok(_) => None,
+            Err(StatementError::Query(error)) => Some(explain(&error, &ErrorContext::default()).message),
+            Err(StatementError::Exit(_)) => Some("the program ends".to_owned()),
+        };
+        (String::from_utf8(output).unwrap(), error)
+    }
+
+    #[test]
+    fn panics_end_their_statement_in_an_error_and_the_session_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let (context, threads) = (context(), Threads::start(Some(2)).unwrap());
+        let series = "FROM generate_series(1, 30000) t(v)";
+        let copy = folder.path().join("o.orc").display().to_string();
+        for sql in [
+            format!("SELECT panics(v) AS p {series}"),
+            format!("SELECT count(*), v % 3 {series} WHERE panics(v) > 0 GROUP BY 2"),
+            format!("SELECT v, panics(v) AS p {series} ORDER BY v % 7, v LIMIT 20000"),
+            format!(
+                "SELECT a.v FROM (SELECT v {series}) a JOIN (SELECT v {series} WHERE panics(v) > 0) b ON a.v = b.v"
+            ),
+            format!("SELECT sum(panics(v)) OVER (PARTITION BY v % 3) {series}"),
+            format!("SELECT v {series} UNION ALL SELECT panics(v) {series}"),
+            format!("COPY (SELECT panics(v) AS p {series}) TO '{copy}'"),
+            format!("COPY (SELECT panics(v) AS p, v % 3 AS k {series}) TO '{copy}' STORED AS ORC PARTITIONED BY (k)"),
+            format!("CREATE TABLE made AS SELECT panics(v) AS p {series}"),
+            format!("EXPLAIN ANALYZE SELECT panics(v) {series}"),
+            "SELECT panics_early(30000)".to_owned(),
+            "CREATE TABLE made AS SELECT panics_early(30000)".to_owned(),
+        ] {
+            let (_, error) = printed(&context, &threads, &sql);
+            let words = error.unwrap_or_else(|| panic!("no error: {sql}"));
+            let beginning: String = sql.chars().take(40).collect();
+            assert!(words.contains("no number "), "{sql}: {words}");
+            assert!(words.contains(&beginning), "{sql}: {words}");
+            assert!(
+                std::fs::read_dir(folder.path()).unwrap().next().is_none(),
+                "{sql} leaves a file"
+            );
+            assert_eq!(
+                printed(&context, &threads, "SELECT 7 AS n"),
+                ("n\n7\n".to_owned(), None)
+            );
+        }
     }
 }

@@ -12,8 +12,9 @@ use tokio::task::JoinHandle;
 use crate::exit_error::{ErrorReport, ExitError};
 use crate::interrupts::InterruptWatch;
 
-/// Stack of a worker. Plans of large queries are deep.
-const THREAD_STACK_BYTES: usize = 8 << 20;
+/// Stack of a worker: enough for the deepest expressions that a statement may have. Pages that are not used take no
+/// memory.
+const THREAD_STACK_BYTES: usize = 64 << 20;
 
 /// Time for a cancelled query to free the workers.
 const RECOVERY_TIME: Duration = Duration::from_millis(500);

@@ -270,3 +270,97 @@ fn files_that_cannot_be_finished_are_no_bug_and_leave_nothing() {
         }
     }
 }
+
+/// Taxi files have `VendorID` as BIGINT up to 2022, and as INT from 2023 on.
+#[test]
+fn parquet_files_with_other_types_have_common_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::create_dir(folder.join("d")).unwrap();
+    let series = "FROM generate_series(1, 3000) t(v)";
+    for copy in [
+        format!(
+            "COPY (SELECT v AS \"VendorID\", CAST(v AS INT) AS n, v / 2 AS only1, CAST(v AS FLOAT) AS f {series})
+             TO 'd/1.parquet'"
+        ),
+        format!(
+            "COPY (SELECT CAST(v + 3000 AS INT) AS \"VendorID\", v + 3000 AS n, v + 0.25 AS f {series})
+             TO 'd/2.parquet'"
+        ),
+    ] {
+        printed(folder, &["-c", &copy]);
+    }
+    for (sql, expected) in [
+        (
+            "SELECT count(*), min(VendorID), max(VendorID), sum(n), count(only1), sum(f) FROM t",
+            "6000,1,6000,18003000,3000,9003750.0",
+        ),
+        ("SELECT count(*) FROM t WHERE VendorID > 2990 AND n <= 3010", "20"),
+        ("SELECT count(*) FROM t WHERE VendorID = 4000 OR n = 5", "2"),
+        ("SELECT sum(VendorID) FROM t WHERE n IN (1, 3001, 9000000000)", "3002"),
+        (
+            "SELECT count(*) FROM t a JOIN t b ON a.VendorID = b.n WHERE a.VendorID % 1000 = 0",
+            "6",
+        ),
+        (
+            "SELECT arrow_typeof(VendorID), arrow_typeof(n), arrow_typeof(f) FROM t LIMIT 1",
+            "Int64,Int64,Float64",
+        ),
+        ("SELECT VendorID FROM t ORDER BY VendorID DESC LIMIT 1", "6000"),
+    ] {
+        let sql = sql
+            .replace("FROM t", "FROM 'd/*.parquet' AS t")
+            .replace("JOIN t", "JOIN 'd/*.parquet' AS t");
+        let sql = sql.replace("AS t a", "AS a").replace("AS t b", "AS b");
+        let rows = printed(folder, &["--format", "csv", "-c", &sql]);
+        assert_eq!(rows.lines().nth(1), Some(expected), "{sql}");
+    }
+    printed(
+        folder,
+        &[
+            "-c",
+            &format!("COPY (SELECT 'x' AS \"VendorID\", 1 AS n {series}) TO 'd/3.parquet'"),
+        ],
+    );
+    let error = failure(folder, &["-c", "SELECT count(*) FROM 'd/*.parquet'"]);
+    assert!(error.contains("d/3.parquet: column VendorID is "), "{error}");
+    assert!(
+        error.contains("d/1.parquet: ") && error.contains("CREATE EXTERNAL TABLE"),
+        "{error}"
+    );
+}
+
+#[test]
+fn repeated_names_of_csv_files_are_numbered() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("twice.csv"), "a,a,b,a_1,b\n1,x,2.5,4,07\n2,y,3.5,5,08\n").unwrap();
+    let rows = printed(folder, &["--format", "csv", "-c", "SELECT * FROM 'twice.csv'"]);
+    assert_eq!(rows, "a,a_2,b,a_1,b_1\n1,x,2.5,4,07\n2,y,3.5,5,08\n");
+    let rows = printed(
+        folder,
+        &[
+            "--format",
+            "csv",
+            "-c",
+            "SELECT sum(a), max(a_2), min(b_1) FROM 'twice.csv' WHERE b > 3",
+        ],
+    );
+    assert_eq!(rows.lines().nth(1), Some("2,y,08"));
+}
+
+#[test]
+fn late_text_of_csv_files_ends_in_advice() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let numbers = (0..1500).map(|row| format!("{row}\n")).collect::<String>();
+    fs::write(folder.join("late.csv"), format!("n\n{numbers}late\n")).unwrap();
+    let error = failure(folder, &["-c", "SELECT count(n) FROM 'late.csv'"]);
+    assert!(
+        error.contains("late.csv: ") && error.contains("CREATE EXTERNAL TABLE"),
+        "{error}"
+    );
+    let declared = "CREATE EXTERNAL TABLE t (n VARCHAR) STORED AS CSV LOCATION 'late.csv'; SELECT max(n) FROM t";
+    let rows = printed(folder, &["--format", "csv", "-c", declared]);
+    assert!(rows.ends_with("late\n"), "{rows}");
+}

@@ -2,8 +2,9 @@
 
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::parser::ParserError;
-use pyo3::PyErr;
+use grampus::caught_panic;
 use pyo3::exceptions::PyException;
+use pyo3::{PyErr, PyResult};
 
 pyo3::create_exception!(
     grampus,
@@ -20,6 +21,15 @@ pub(crate) fn error(text: impl Into<String>) -> PyErr {
 /// The exception of DataFusion's error.
 pub(crate) fn query_error(error: &DataFusionError) -> PyErr {
     self::error(text(error))
+}
+
+/// The result of a call that works without the interpreter's objects. A panic in it is this package's exception, and
+/// not pyo3's `PanicException`, which `except Exception` does not catch.
+pub(crate) fn caught<T>(name: &str, work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    match caught_panic::caught(name, || Ok(work())) {
+        Ok(done) => done,
+        Err(panic) => Err(query_error(&panic)),
+    }
 }
 
 /// The error for people: without prefixes, values in Rust's debug format and backtraces.

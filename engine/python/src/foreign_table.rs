@@ -24,6 +24,7 @@ use datafusion::physical_plan::{
 };
 use datafusion::prelude::SessionContext;
 use datafusion_ffi::table_provider::FFI_TableProvider;
+use grampus::caught_panic::{caught, caught_in, caught_stream};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
@@ -108,7 +109,7 @@ impl TableProvider for ForeignTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let state = self.context.state();
-        let plan = self.table.scan(&state, projection, filters, limit).await?;
+        let plan = caught_in("", self.table.scan(&state, projection, filters, limit)).await?;
         let operators = displayable(plan.as_ref()).indent(false).to_string();
         let operators: Vec<&str> = operators.lines().map(str::trim).collect();
         Ok(Arc::new(OwnSessionExec {
@@ -180,7 +181,9 @@ impl ExecutionPlan for OwnSessionExec {
     }
 
     fn execute(&self, partition: usize, _callers: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        self.plan.execute(partition, Arc::clone(&self.context))
+        // The interface's calls cannot pass a panic on.
+        let stream = caught("", || self.plan.execute(partition, Arc::clone(&self.context)))?;
+        Ok(caught_stream("", stream))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

@@ -16,7 +16,7 @@ use pyo3::types::PyDict;
 
 use crate::c_data::stream::StreamReader;
 use crate::capsules::stream_of;
-use crate::error::error;
+use crate::error::{caught, error};
 use crate::local_file::LocalFile;
 use crate::threads::TICK;
 
@@ -42,7 +42,7 @@ pub(crate) fn write_orc(
         )));
     }
     let reader = stream_of(object)?;
-    py.detach(|| write(reader, path, options))
+    py.detach(|| caught("write_orc", || write(reader, path, options)))
 }
 
 fn write(mut reader: StreamReader, path: PathBuf, options: WriterProperties) -> PyResult<(u64, u64)> {
@@ -113,11 +113,12 @@ fn codec(name: &str) -> PyResult<Option<Codec>> {
 #[pyfunction]
 pub(crate) fn layout(py: Python<'_>, path: PathBuf, row_groups: bool, chunks: bool) -> PyResult<String> {
     let file = LocalFile::open(&path)?;
-    py.detach(|| {
+    let build = || {
         let options = ReportOptions { row_groups, chunks };
         let report = read_tail(&file.name, file.length, &file)
             .and_then(|tail| FileReport::build(&tail, &file, &options))
             .map_err(|failure| error(failure.to_string()))?;
         serde_json::to_string(&report).map_err(|failure| error(failure.to_string()))
-    })
+    };
+    py.detach(|| caught("layout", build))
 }

@@ -12,7 +12,9 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionContext, ident};
 use datafusion::sql::parser::Statement;
+use grampus::caught_panic::{caught, caught_in};
 use grampus::session::plan_cache::plan_statement;
+use grampus::session::statement_parser::check_expression;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
@@ -71,9 +73,15 @@ impl Query {
         DataFrame::new(self.context.state(), self.plan.clone())
     }
 
-    fn derived(&self, frame: Result<DataFrame>) -> PyResult<Self> {
+    fn derived(&self, change: impl FnOnce(DataFrame) -> Result<DataFrame>) -> PyResult<Self> {
+        let frame = caught(self.text(), || change(self.frame()));
         let plan = frame.map_err(|failure| query_error(&failure))?.into_unoptimized_plan();
         Ok(Self::new(&self.context, &self.threads, plan, None))
+    }
+
+    /// The statement's text, if the query was made by one.
+    fn text(&self) -> &str {
+        self.statement.as_ref().map_or("", |(text, _)| text.as_str())
     }
 }
 
@@ -83,9 +91,10 @@ impl Query {
     #[pyo3(signature = (draw=None, repeats_interrupt=true))]
     fn start(&self, py: Python<'_>, draw: Option<Py<PyAny>>, repeats_interrupt: bool) -> PyResult<Run> {
         let planning = physical_plan(self.context.clone(), self.plan.clone(), self.statement.clone());
-        let planned = self.threads.wait(py, planning)?;
+        let text = self.text().to_owned();
+        let planned = self.threads.wait(py, async move { caught_in(&text, planning).await })?;
         let planned = planned.map_err(|failure| query_error(&failure))?;
-        Run::start(py, &self.threads, planned, draw, repeats_interrupt)
+        Run::start(py, &self.threads, self.text(), planned, draw, repeats_interrupt)
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
@@ -117,30 +126,37 @@ impl Query {
 
     /// The query of EXPLAIN.
     fn explain(&self, verbose: bool, analyze: bool) -> PyResult<Self> {
-        self.derived(self.frame().explain(verbose, analyze))
+        self.derived(|frame| frame.explain(verbose, analyze))
     }
 
     /// The rows for which a SQL condition is true.
     fn filter(&self, condition: &str) -> PyResult<Self> {
-        let frame = self.frame();
-        let filtered = frame.parse_sql_expr(condition).and_then(|expr| frame.filter(expr));
-        self.derived(filtered)
+        let state = self.context.state();
+        self.derived(|frame| {
+            check_expression(&state, condition)?;
+            let condition = frame.parse_sql_expr(condition)?;
+            frame.filter(condition)
+        })
     }
 
     /// SQL expressions as columns.
     fn select(&self, expressions: Vec<String>) -> PyResult<Self> {
         let expressions: Vec<&str> = expressions.iter().map(String::as_str).collect();
-        self.derived(self.frame().select_exprs(&expressions))
+        let state = self.context.state();
+        self.derived(|frame| {
+            expressions.iter().try_for_each(|text| check_expression(&state, text))?;
+            frame.select_exprs(&expressions)
+        })
     }
 
     /// Columns by their exact names.
     fn project(&self, names: Vec<String>) -> PyResult<Self> {
-        self.derived(self.frame().select(names.into_iter().map(ident).collect::<Vec<_>>()))
+        self.derived(|frame| frame.select(names.into_iter().map(ident).collect::<Vec<_>>()))
     }
 
     /// At most `rows` rows.
     fn limit(&self, rows: usize, offset: usize) -> PyResult<Self> {
-        self.derived(self.frame().limit(offset, Some(rows)))
+        self.derived(|frame| frame.limit(offset, Some(rows)))
     }
 }
 

@@ -17,6 +17,7 @@ use datafusion::execution::TaskContext;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::StreamExt;
+use grampus::caught_panic::caught_in;
 use grampus::{device_path, scan_io};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
@@ -93,17 +94,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Run {
-    /// Starts to execute a plan.
+    /// Starts to execute a plan of the statement `text`.
     pub(crate) fn start(
         py: Python<'_>,
         threads: &Arc<Threads>,
+        text: &str,
         (plan, context): (Arc<dyn ExecutionPlan>, Arc<TaskContext>),
         draw: Option<Py<PyAny>>,
         repeats_interrupt: bool,
     ) -> PyResult<Self> {
         let start = Instant::now();
         let (sender, events) = mpsc::channel(MAX_QUEUED_BATCHES);
-        let task = threads.spawn(work(Arc::clone(&plan), context, sender))?;
+        let task = threads.spawn(work(text.to_owned(), Arc::clone(&plan), context, sender))?;
         let schema = described(&plan);
         let progress = Arc::new(Mutex::new(Progress {
             stage: Stage::Running,
@@ -231,26 +233,22 @@ fn rows_to_read(plan: &dyn ExecutionPlan) -> Option<u64> {
 }
 
 /// Executes the plan, on a worker.
-async fn work(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>, events: mpsc::Sender<Event>) {
-    let mut stream = match execute_stream(plan, context) {
-        Ok(stream) => stream,
-        Err(failure) => {
-            let _ = events.send(Event::Failed(Box::new(failure))).await;
-            return;
+async fn work(text: String, plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>, events: mpsc::Sender<Event>) {
+    let result = caught_in(&text, async {
+        let mut stream = execute_stream(plan, context)?;
+        while let Some(batch) = stream.next().await {
+            // The consumer drops the receiver when it needs no more rows.
+            if events.send(Event::Rows(batch?)).await.is_err() {
+                break;
+            }
         }
+        Ok(())
+    });
+    let end = match result.await {
+        Ok(()) => Event::Done,
+        Err(failure) => Event::Failed(Box::new(failure)),
     };
-    while let Some(batch) = stream.next().await {
-        let event = match batch {
-            Ok(batch) => Event::Rows(batch),
-            Err(failure) => Event::Failed(Box::new(failure)),
-        };
-        let is_last = matches!(event, Event::Failed(_));
-        // The consumer drops the receiver when it needs no more rows.
-        if events.send(event).await.is_err() || is_last {
-            return;
-        }
-    }
-    let _ = events.send(Event::Done).await;
+    let _ = events.send(end).await;
 }
 
 impl BatchSource for RunSource {

@@ -11,13 +11,14 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
+use grampus::caught_panic::{caught, caught_in};
 use grampus::session::logical_plan::logical_plan;
 use grampus::session::statement_parser::parse_statements;
 use grampus::{Grampus, GrampusConfig, MemoryLimit, OrcTable};
 use pyo3::prelude::*;
 
 use crate::capsules::stream_of;
-use crate::error::{error, query_error};
+use crate::error::{self, error, query_error};
 use crate::parameters::parameters;
 use crate::query::Query;
 use crate::threads::{TICK, Threads};
@@ -88,7 +89,12 @@ impl Session {
     #[pyo3(signature = (text, values=None))]
     fn sql(&self, py: Python<'_>, text: String, values: Option<Bound<'_, PyAny>>) -> PyResult<Option<Query>> {
         let values = values.as_ref().map(parameters).transpose()?;
-        let statements = parse_statements(&self.context.state(), &text).map_err(|failure| query_error(&failure))?;
+        let (state, shown) = (self.context.state(), text.clone());
+        // The stack of a worker is large enough for deep statements.
+        let parsed = self
+            .threads
+            .wait(py, async move { caught(&shown, || parse_statements(&state, &shown)) })?;
+        let statements = parsed.map_err(|failure| query_error(&failure))?;
         if values.is_some() && statements.len() > 1 {
             return Err(error(
                 "parameters belong to one statement: pass the statements one by one",
@@ -97,8 +103,10 @@ impl Session {
         let is_single = statements.len() == 1;
         let mut last = None;
         for statement in statements {
+            let shown = text.clone();
             let text = (is_single && values.is_none()).then(|| text.clone());
-            let work = run_statement(self.context.clone(), text, statement, values.clone());
+            let running = run_statement(self.context.clone(), text, statement, values.clone());
+            let work = async move { caught_in(&shown, running).await };
             let bound = self.threads.wait(py, work)?.map_err(|failure| query_error(&failure))?;
             last = bound.map(|(plan, statement)| Query::new(&self.context, &self.threads, plan, statement));
         }
@@ -135,7 +143,7 @@ impl Session {
             }
             Ok(batches)
         };
-        let batches = py.detach(read)?;
+        let batches = py.detach(|| error::caught("register", read))?;
         let rows = batches.iter().map(RecordBatch::num_rows).sum();
         let table = MemTable::try_new(schema, vec![batches]).map_err(|failure| query_error(&failure))?;
         self.replace(name, Arc::new(table))?;

@@ -15,8 +15,9 @@ use crate::error::error;
 /// Time between two looks for Ctrl-C.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
 
-/// Stack of a worker. Plans of large queries are deep.
-const THREAD_STACK_BYTES: usize = 8 << 20;
+/// Stack of a worker: enough for the deepest expressions that a statement may have. Pages that are not used take no
+/// memory.
+const THREAD_STACK_BYTES: usize = 64 << 20;
 
 /// The worker threads of a connection.
 #[derive(Debug)]
@@ -65,7 +66,7 @@ impl Threads {
         }
     }
 
-    /// Waits for `work` on the workers. Ctrl-C stops it with `KeyboardInterrupt`.
+    /// Waits for `work` on the workers. Ctrl-C stops it with `KeyboardInterrupt`, and a panic in it is an error.
     pub(crate) fn wait<T: Send + 'static>(
         &self,
         py: Python<'_>,
@@ -77,6 +78,7 @@ impl Threads {
             loop {
                 match caller.block_on(async { tokio::time::timeout(TICK, &mut task.0).await }) {
                     Ok(Ok(done)) => return Ok(done),
+                    Ok(Err(join)) if join.is_panic() => return Err(error(format!("a fault of the program: {join}"))),
                     Ok(Err(_)) => return Err(error("the query was stopped")),
                     Err(_) => Python::attach(|py| py.check_signals())?,
                 }

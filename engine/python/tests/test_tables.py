@@ -158,3 +158,14 @@ def test_import_needs_no_other_library_and_no_cuda():
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["[]", "[]"]
+
+
+def test_map_entries_of_files_and_tables(con, tmp_path):
+    kind = pa.map_(pa.string(), pa.field("v", pa.int32(), nullable=False))
+    table = pa.table({"i": [0, 1], "m": pa.array([[("a", 1), ("b", 2)], None], kind)})
+    expected = [[{"key": "a", "value": 1}, {"key": "b", "value": 2}], None]
+    grampus.write_orc(table, tmp_path / "m.orc")
+    con.register("given", table)
+    for source in (f"'{tmp_path / 'm.orc'}'", "given"):
+        found = con.sql(f"SELECT map_entries(m) AS e FROM {source} ORDER BY i").arrow()
+        assert found.column("e").to_pylist() == expected

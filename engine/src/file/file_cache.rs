@@ -215,7 +215,7 @@ impl FileCache {
             if !bloom {
                 ranges.bloom_filter = None;
             }
-            if file.tail.row_index_stride.is_none() || ranges.row_index.is_none() {
+            if file.tail.row_group_stride(&layout.info).is_none() || ranges.row_index.is_none() {
                 continue;
             }
             let key = |bloom| (file.id, layout.info.index, column, bloom);

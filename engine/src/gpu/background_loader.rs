@@ -15,6 +15,7 @@
 //! **Invariant:** one load runs at a time. Dropping the loader cancels the load and waits for its end.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -190,7 +191,11 @@ impl Shared {
     /// The thread: one load after the other.
     fn run(&self) {
         while let Some((key, work)) = self.next() {
-            let outcome = load(&work, &self.cancel);
+            let loaded = catch_unwind(AssertUnwindSafe(|| load(&work, &self.cancel)));
+            let outcome = loaded.unwrap_or_else(|_| {
+                log::warn!("columns not loaded in the background: a panic");
+                Loaded::Failed
+            });
             drop(work);
             self.state().load_ended(key, outcome, Instant::now());
             self.changed.notify_all();

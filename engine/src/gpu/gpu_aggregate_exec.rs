@@ -226,6 +226,11 @@ impl Execution {
                 Ok(ran)
             }
             Ok(Err(error)) => Err(self.failure_of(error)),
+            // The device's state of a run that panicked is given up (`Gpu::run`).
+            Err(join) if join.is_panic() && !self.work.strict => {
+                log::warn!("a fault on the GPU's path, the CPU answers: {join}");
+                Err(RunFailure::Fallback(join.to_string()))
+            }
             Err(join) => Err(RunFailure::Error(DataFusionError::External(Box::new(join)))),
         }
     }

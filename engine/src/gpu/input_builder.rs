@@ -193,7 +193,7 @@ impl InputBuilder<'_> {
             file: stripe.file,
             index: stripe.layout.info.index,
             rows: stripe.layout.info.rows,
-            group_rows: tail.row_index_stride.map_or(stripe.layout.info.rows, u64::from).max(1),
+            group_rows: encoded_columns::group_rows(tail, &stripe.layout),
             compression: tail.compression.map(|compression| Compression {
                 codec: encoded_columns::device_codec(compression.codec).unwrap_or(Codec::Lz4),
                 chunk_bytes: compression.block_size_bytes.max(1),

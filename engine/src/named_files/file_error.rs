@@ -56,7 +56,7 @@ impl FileName {
             false => FileError::Unreadable {
                 file,
                 format: self.format.clone(),
-                reason: reason(&message(&error)),
+                reason: with_advice(reason(&message(&error))),
             },
         }))
     }
@@ -90,6 +90,17 @@ fn is_about_bytes(root: &DataFusionError) -> bool {
                 | ArrowError::IoError(..)
         ),
         _ => false,
+    }
+}
+
+/// The reason, with the way out if a value is not of the type that was inferred from earlier ones.
+fn with_advice(reason: String) -> String {
+    match reason.contains("Error while parsing value ") {
+        true => format!(
+            "{reason}. The type is that of the first rows: declare the columns, CREATE EXTERNAL TABLE t \
+             (column VARCHAR, …) STORED AS CSV LOCATION '…'"
+        ),
+        false => reason,
     }
 }
 

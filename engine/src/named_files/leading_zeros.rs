@@ -60,7 +60,7 @@ pub(super) async fn with_texts(
 }
 
 /// An object's bytes, and whether they are those of a local file.
-async fn bytes_of(
+pub(super) async fn bytes_of(
     store: &Arc<dyn ObjectStore>,
     object: &ObjectMeta,
 ) -> Result<(bool, BoxStream<'static, Result<Bytes>>)> {

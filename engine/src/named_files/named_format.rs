@@ -19,9 +19,11 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion_datasource::file_format::FileMeta;
 use object_store::{ObjectMeta, ObjectStore};
 
+use super::common_schema::common_schema;
 use super::file_error::FileName;
 use super::leading_zeros;
 use super::named_source::NamedSource;
+use super::repeated_names::numbered_columns;
 use crate::output::held_sink::{HeldSink, SinkPlace};
 
 /// A factory of DataFusion. Everything is the inner factory's, except that errors name the
@@ -55,15 +57,20 @@ struct NamedFormat {
 }
 
 impl NamedFormat {
-    /// The error with the file's name. The store of local files calls itself `LocalFileSystem(file:///)`.
-    fn name(&self, store: &Arc<dyn ObjectStore>, object: &ObjectMeta, error: DataFusionError) -> DataFusionError {
+    /// The file's name. The store of local files calls itself `LocalFileSystem(file:///)`.
+    fn file_name(&self, store: &Arc<dyn ObjectStore>, object: &ObjectMeta) -> FileName {
         let store = store.to_string();
         let url = if store.starts_with("LocalFileSystem") {
             "file://"
         } else {
             &store
         };
-        FileName::new(url, &object.location, &self.inner.get_ext()).name(error)
+        FileName::new(url, &object.location, &self.inner.get_ext())
+    }
+
+    /// The error with the file's name.
+    fn name(&self, store: &Arc<dyn ObjectStore>, object: &ObjectMeta, error: DataFusionError) -> DataFusionError {
+        self.file_name(store, object).name(error)
     }
 
     /// The inferred schema of CSV files with text for numbers with leading zeros; any other schema as it is.
@@ -102,19 +109,31 @@ impl FileFormat for NamedFormat {
         store: &Arc<dyn ObjectStore>,
         objects: &[ObjectMeta],
     ) -> Result<SchemaRef> {
+        if let Some(csv) = self.inner.downcast_ref::<CsvFormat>()
+            && let Ok(Some(schema)) = numbered_columns(csv, state, store, objects).await
+        {
+            return self.with_texts(state, store, objects, schema).await;
+        }
         let failed = match self.inner.infer_schema(state, store, objects).await {
             Ok(schema) => return self.with_texts(state, store, objects, schema).await,
             Err(error) => error,
         };
-        // One of the files: each is tried alone.
-        for object in objects {
-            let alone = self
+        // One of the files, or their types differ: each is tried alone.
+        let mut alone = Vec::with_capacity(objects.len());
+        let mut in_order: Vec<&ObjectMeta> = objects.iter().collect();
+        in_order.sort_unstable_by(|one, other| one.location.cmp(&other.location));
+        for object in in_order {
+            let inferred = self
                 .inner
                 .infer_schema(state, store, std::slice::from_ref(object))
                 .await;
-            alone.map_err(|error| self.name(store, object, error))?;
+            let inferred = inferred.map_err(|error| self.name(store, object, error))?;
+            alone.push((self.file_name(store, object).file, inferred));
         }
-        Err(failed)
+        match alone.len() {
+            0 | 1 => Err(failed),
+            _ => Ok(Arc::new(common_schema(&alone)?)),
+        }
     }
 
     async fn infer_stats(

@@ -12,6 +12,7 @@ use datafusion::physical_plan::PhysicalExpr;
 
 use super::comparison_kernel::ComparisonKernel;
 use super::equal_zeros::EqualZeros;
+use super::fallible::is_fallible;
 
 /// One conjunct of the filter, ready to be evaluated on a batch of just its columns.
 #[derive(Debug, Clone)]
@@ -28,6 +29,8 @@ pub(crate) struct Conjunct {
     pub(crate) schema: SchemaRef,
     /// The kernel, if the expression has the shape that the kernel supports.
     pub(super) kernel: Option<ComparisonKernel>,
+    /// Whether the evaluation may fail on a row. Then the conjuncts that are written before it are evaluated first.
+    pub(super) is_fallible: bool,
 }
 
 impl Conjunct {
@@ -43,6 +46,7 @@ impl Conjunct {
         let is_dynamic = DynamicFilterTracking::classify(&expr).contains_dynamic_filter();
         let equal_zeros = is_dynamic.then(|| EqualZeros::of(&compact, &schema)).flatten();
         Ok(Self {
+            is_fallible: is_fallible(compact.as_ref(), &schema),
             kernel: ComparisonKernel::recognise(&expr),
             equal_zeros: equal_zeros.map(Arc::new),
             compact,

@@ -56,7 +56,7 @@ pub(super) fn sample(scan: &Scan, stripes: &[PlannedStripe]) -> Result<Option<Fi
         let file = &scan.files[planned.file].file;
         let stripe = at_once(scan.cache.stripe(file, planned.stripe, &IoCounters::default()))?.map_err(layout)?;
         // Decoders start at row groups.
-        let stride = file.tail.row_index_stride.map_or(0, u64::from);
+        let stride = file.tail.row_group_stride(&stripe.info).map_or(0, u64::from);
         let start = rows.checked_div(stride).map_or(0, |group| group * stride);
         let end = (start + MAX_PLACE_ROWS).min(stripe.info.rows);
         match filter_bytes(scan, &scan.files[planned.file], &stripe, end - start) {

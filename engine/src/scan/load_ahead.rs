@@ -2,9 +2,13 @@
 
 use std::ops::Range;
 
+use grampus_orc_layout::proto::stream::Kind;
+use grampus_orc_layout::schema::ColumnId;
 use grampus_orc_layout::selection::RowSelection;
+use grampus_orc_layout::stripe::StripeLayout;
 
 use super::row_division::window;
+use crate::file::ScanSource;
 
 /// Bytes that are loaded at once. So many keep a disk busy while a tile is filtered.
 const MAX_LOAD_BYTES: f64 = (4 << 20) as f64;
@@ -17,20 +21,41 @@ pub(super) struct LoadAhead {
     end: u64,
     /// Bytes of the next load.
     bytes: f64,
+    is_probed: bool,
 }
 
 impl LoadAhead {
+    /// Looks up, for the first tile of a stripe, whether `column` is in the page cache about where the tile lies. So
+    /// all columns of a small stripe can be loaded at once.
+    pub(super) fn probe(
+        &mut self,
+        source: &ScanSource,
+        layout: &StripeLayout,
+        column: Option<ColumnId>,
+        first_row: u64,
+    ) {
+        let is_first = !std::mem::replace(&mut self.is_probed, true);
+        let data = column.filter(|_| is_first).and_then(|id| layout.stream(id, Kind::Data));
+        if let Some(data) = data {
+            let share = first_row as f64 / layout.info.rows.max(1) as f64;
+            source.probe(data.offset + (data.length as f64 * share) as u64);
+        }
+    }
+
     /// The rows to load before the first of `tiles` is read. `None`: half of a load is still ahead.
-    pub(super) fn next(&mut self, tiles: &[Range<u64>], bytes_per_row: f64) -> Option<RowSelection> {
-        let first = tiles.first()?;
+    pub(super) fn next(
+        &mut self,
+        mut tiles: impl Iterator<Item = Range<u64>>,
+        bytes_per_row: f64,
+    ) -> Option<RowSelection> {
+        let first = tiles.next()?;
         let rows = (self.bytes / bytes_per_row.max(0.01)) as u64;
         let ahead = self.end.saturating_sub(first.start);
         if ahead > 0 && ahead >= rows / 2 {
             return None;
         }
         let start = self.end.max(first.start);
-        let left = tiles.partition_point(|tile| tile.end <= start);
-        let rows = window(&tiles[left..], start, rows)?;
+        let rows = window(std::iter::once(first).chain(tiles), start, rows)?;
         self.end = rows.ranges().last()?.end;
         self.bytes = (2.0 * rows.rows() as f64 * bytes_per_row).min(MAX_LOAD_BYTES);
         Some(rows)
@@ -47,7 +72,11 @@ mod tests {
         let tiles: Vec<Range<u64>> = (0..100).map(|tile| tile * 65_536..(tile + 1) * 65_536).collect();
         let mut ahead = LoadAhead::default();
         let loads: Vec<_> = (0..100)
-            .filter_map(|at| ahead.next(&tiles[at..], 8.0).map(|rows| (at, rows.ranges().to_vec())))
+            .filter_map(|at| {
+                ahead
+                    .next(tiles[at..].iter().cloned(), 8.0)
+                    .map(|rows| (at, rows.ranges().to_vec()))
+            })
             .collect();
         let tiles_of = |at: usize| {
             let (step, ranges) = &loads[at];
@@ -71,12 +100,16 @@ mod tests {
     #[test]
     fn rows_that_are_left_out_are_not_loaded() {
         let tiles = [10..20, 40..50, 60..70];
-        let mut ahead = LoadAhead { end: 0, bytes: 15.0 };
-        assert_eq!(ahead.next(&tiles, 1.0).unwrap().ranges(), [10..20, 40..50]);
-        assert!(ahead.next(&tiles, 1.0).is_none());
-        assert_eq!(ahead.next(&tiles[2..], 1.0).unwrap().ranges(), [60..70]);
-        assert!(ahead.next(&[], 1.0).is_none());
+        let mut ahead = LoadAhead {
+            bytes: 15.0,
+            ..LoadAhead::default()
+        };
+        let left = |from: usize| tiles[from..].iter().cloned();
+        assert_eq!(ahead.next(left(0), 1.0).unwrap().ranges(), [10..20, 40..50]);
+        assert!(ahead.next(left(0), 1.0).is_none());
+        assert_eq!(ahead.next(left(2), 1.0).unwrap().ranges(), [60..70]);
+        assert!(ahead.next(left(3), 1.0).is_none());
         // Columns of one value have no bytes.
-        assert_eq!(LoadAhead::default().next(&tiles, 0.0).unwrap().rows(), 10);
+        assert_eq!(LoadAhead::default().next(left(0), 0.0).unwrap().rows(), 10);
     }
 }

@@ -7,11 +7,13 @@
 //! partition_stream     one partition: stripe after stripe
 //! stripe_scan          one stripe: tiles through the cascade, then the remaining columns for the survivors
 //! stripe_column        one column of a stripe
+//! stripe_dictionaries  the dictionaries of a stripe, once for all partitions
 //! stripe_pruning       row groups of a stripe that statistics do not exclude
 //! kept_columns         values of filter columns, kept for rows that passed
 //! scan_memory          what a partition holds in memory
 //! predicate_cascade    the order of conjuncts, by their costs
 //! conjunct             a part of the filter
+//! fallible             whether a conjunct may fail on a row
 //! dynamic_filters      filters of joins and sorts above the scan
 //! equal_zeros          filters that take both zeros of floats as one value
 //! comparison_kernel    `column >= literal` where few rows pass
@@ -35,6 +37,7 @@ mod conjunct;
 mod dynamic_filters;
 mod equal_zeros;
 pub(crate) mod execution_listener;
+pub(crate) mod fallible;
 pub(crate) mod filter_sample;
 mod kept_columns;
 mod load_ahead;
@@ -50,6 +53,7 @@ mod scan_memory;
 pub(crate) mod scan_ranges;
 mod selectivity_estimate;
 mod stripe_column;
+pub(crate) mod stripe_dictionaries;
 mod stripe_pruning;
 mod stripe_scan;
 mod work_stealing;
@@ -66,6 +70,7 @@ use crate::table::files::TableFile;
 use conjunct::Conjunct;
 use predicate_cascade::ColumnCost;
 use pruning::Pruner;
+use stripe_dictionaries::ScanDictionaries;
 
 /// The plan of a scan, which all its partitions share.
 #[derive(Debug, Clone)]
@@ -94,6 +99,8 @@ pub(crate) struct Scan {
     pub(crate) options: GrampusOptions,
     /// The session's open files.
     pub(crate) cache: Arc<FileCache>,
+    /// The dictionaries in memory.
+    pub(crate) dictionaries: Arc<ScanDictionaries>,
 }
 
 impl Scan {

@@ -251,7 +251,12 @@ fn work_of(scan: &Scan, stripes: &[PlannedStripe], partitions: usize, limit: Opt
         is_wanted
     });
     let count = first.count();
-    distribute(&stripes[..count], partitions, scan.options.min_partition_rows as u64)
+    let min_rows = scan.options.min_partition_rows as u64;
+    // Each partition reads until it has as many rows as are wanted in all. More than the rows need read in vain.
+    let needed = wanted.map_or(usize::MAX, |limit| {
+        (limit as u64).div_ceil(min_rows.max(1)).max(1) as usize
+    });
+    distribute(&stripes[..count], partitions.min(needed), min_rows)
 }
 
 impl DisplayAs for OrcScanExec {

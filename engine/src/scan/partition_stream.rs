@@ -98,9 +98,11 @@ impl PartitionStream {
             };
             self.cascade.begin_range(&self.scan);
             let tile_rows = match self.cascade.order.is_empty() {
-                true => self.batch_rows,
+                true => self.batch_rows.min(self.remaining.unwrap_or(usize::MAX)),
                 false => self.scan.options.tile_rows,
             };
+            let is_limited = self.remaining.is_some();
+            let tile_rows = (tile_rows, is_limited);
             let opened = StripeScan::open(&self.scan, &work, &self.cascade, tile_rows, &self.metrics, &self.memory);
             self.stripe = opened.await?;
             return Ok(true);
@@ -132,7 +134,7 @@ impl PartitionStream {
         loop {
             let enough = self.remaining.unwrap_or(usize::MAX).min(self.batch_rows);
             if !stripe.is_done() && !stripe.has_enough(enough) {
-                stripe.step(&mut self.cascade, &self.metrics).await?;
+                stripe.step(&mut self.cascade, self.remaining, &self.metrics).await?;
             }
             if !stripe.is_done() && !stripe.has_enough(enough) {
                 return Ok(());

@@ -54,12 +54,6 @@ pub(crate) struct ScanRequest {
     pub(crate) cache: Arc<FileCache>,
 }
 
-/// Rows per row group of a file that has row indexes.
-fn stride(file: &TableFile) -> Option<u64> {
-    let stride = file.file.tail.row_index_stride.map(u64::from);
-    stride.filter(|&stride| stride > 0)
-}
-
 /// Row groups of a stripe.
 fn row_groups(rows: u64, stride: Option<u64>) -> usize {
     stride.map_or(usize::from(rows > 0), |stride| rows.div_ceil(stride) as usize)
@@ -96,9 +90,9 @@ pub(crate) async fn plan_scan(request: ScanRequest) -> Result<OrcScanExec> {
             Ok(id) => is_nested(file.file.tail.schema.column(id).kind),
             Err(_) => false,
         });
-        let stride = stride(&file);
         let mut is_used = false;
         for (stripe, keep) in file.file.tail.stripes.iter().zip(keep) {
+            let stride = file.file.tail.row_group_stride(stripe).map(u64::from);
             let groups = row_groups(stripe.rows, stride);
             skipped.count(groups, keep);
             if !keep {
@@ -136,6 +130,7 @@ pub(crate) async fn plan_scan(request: ScanRequest) -> Result<OrcScanExec> {
         pruner,
         options: request.options,
         cache: request.cache,
+        dictionaries: Arc::default(),
     };
     let statistics = scan_statistics(&scan, &planned, request.default_selectivity, None)?;
     let partitions = request.target_partitions;

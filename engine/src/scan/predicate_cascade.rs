@@ -149,6 +149,9 @@ impl Seen {
 
 /// The cheapest order of numbered conjuncts, as their numbers. Each step takes the conjunct with the least cost per
 /// excluded row. Columns of earlier conjuncts cost nothing, and ties keep the given order. `seen` is by number.
+///
+/// A conjunct that may fail on a row comes after all that are written before it: `id < 1000 AND CAST(s AS INT) = 1` is
+/// an error only if one of the first thousand is no number.
 pub(crate) fn order(
     mut left: Vec<(usize, &Conjunct)>,
     costs: &dyn Fn(usize) -> ColumnCost,
@@ -164,7 +167,12 @@ pub(crate) fn order(
             let cost: f64 = EVALUATE + new.map(|&column| costs(column).per_row()).sum::<f64>();
             cost / (1.0 - seen[*number].pass_rate()).max(1e-6)
         };
+        let is_guarded = |at: usize| {
+            let (number, conjunct) = left[at];
+            conjunct.is_fallible && left.iter().any(|(other, _)| *other < number)
+        };
         let best = (0..left.len())
+            .filter(|&at| !is_guarded(at))
             .min_by(|&a, &b| rank(&left[a]).total_cmp(&rank(&left[b])))
             .unwrap_or(0);
         let (number, chosen) = left.remove(best);
@@ -185,6 +193,23 @@ mod tests {
     fn conjunct(schema: &Schema, column: &str) -> Conjunct {
         let expr = binary(col(column, schema).unwrap(), Operator::Gt, lit(1.0), schema).unwrap();
         Conjunct::new(expr, schema).unwrap()
+    }
+
+    #[test]
+    fn conjuncts_that_may_fail_come_after_those_written_before_them() {
+        let schema = Schema::new(vec![
+            Field::new("costly", DataType::Int64, true),
+            Field::new("cheap", DataType::Int64, true),
+        ]);
+        let op = |left: &str, op, right: i64| binary(col(left, &schema).unwrap(), op, lit(right), &schema).unwrap();
+        let fallible = binary(op("cheap", Operator::Divide, 3), Operator::Eq, lit(1i64), &schema).unwrap();
+        let conjuncts = [op("costly", Operator::Lt, 5), fallible, op("cheap", Operator::Gt, 7)];
+        let conjuncts = conjuncts.map(|expr| Conjunct::new(expr, &schema).unwrap());
+        let costs = |column: usize| ColumnCost::Decoded([9.0, 1.0][column]);
+        let order = |numbered: Vec<(usize, &Conjunct)>| order(numbered, &costs, &[Seen::default(); 3]);
+        assert_eq!(order(conjuncts.iter().enumerate().collect()), [2, 0, 1]);
+        // Nothing is written before it.
+        assert_eq!(order(vec![(0, &conjuncts[1]), (1, &conjuncts[0])]), [0, 1]);
     }
 
     #[test]

@@ -40,7 +40,12 @@ impl RowMask {
             && let Some(coded) = column.as_dictionary_opt::<UInt32Type>()
             && coded.values().len() <= rows / MIN_ROWS_PER_ENTRY
         {
-            return Ok(Self::Mask(mask_by_entries(conjunct, coded)?));
+            // An entry that no row has may fail: then the rows decide.
+            match mask_by_entries(conjunct, coded) {
+                Ok(mask) => return Ok(Self::Mask(mask)),
+                Err(error) if !conjunct.is_fallible => return Err(error),
+                Err(_) => {}
+            }
         }
         let columns = columns.iter().map(expanded).collect::<Result<_>>()?;
         Ok(Self::Mask(evaluate(conjunct, columns, rows)?))
@@ -130,7 +135,7 @@ mod tests {
     use arrow::array::StringArray;
     use arrow::datatypes::{DataType, Field, Schema};
     use datafusion::common::DFSchema;
-    use datafusion::logical_expr::{Expr, col, lit};
+    use datafusion::logical_expr::{Expr, cast, col, lit};
     use datafusion::prelude::SessionContext;
 
     use super::*;
@@ -148,6 +153,20 @@ mod tests {
             RowMask::Mask(mask) => (0..rows).map(|row| mask.value(row)).collect(),
             RowMask::Positions(_) => panic!("strings have no kernel"),
         }
+    }
+
+    #[test]
+    fn entry_that_no_row_has_does_not_fail() {
+        let entries: ArrayRef = Arc::new(StringArray::from(vec!["1", "x", "2"]));
+        let number = conjunct(cast(col("s"), DataType::Int32).eq(lit(1)));
+        let coded = |last: u32| -> ArrayRef {
+            let keys = UInt32Array::from_iter_values((0..40).map(|row| if row == 39 { last } else { row % 2 * 2 }));
+            Arc::new(DictionaryArray::new(keys, Arc::clone(&entries)))
+        };
+        let passes: Vec<bool> = (0..40).map(|row| row % 2 == 0).collect();
+        assert_eq!(passing(&number, coded(2)), passes);
+        let error = RowMask::of(&number, vec![coded(1)], 40).err().unwrap();
+        assert!(error.to_string().contains("'x'"), "{error}");
     }
 
     #[test]

@@ -21,6 +21,7 @@ const SLACK_DIVISOR: usize = 64;
 pub(super) struct ScanMemory {
     reservation: MemoryReservation,
     array_bytes: usize,
+    pool: Arc<dyn MemoryPool>,
 }
 
 impl ScanMemory {
@@ -33,7 +34,13 @@ impl ScanMemory {
         Self {
             reservation: MemoryConsumer::new(format!("OrcScan[{partition}]")).register(pool),
             array_bytes: array_bytes.clamp(MIN_ARRAY_BYTES, MAX_ARRAY_BYTES),
+            pool: Arc::clone(pool),
         }
+    }
+
+    /// The pool that counts the memory.
+    pub(super) fn pool(&self) -> &Arc<dyn MemoryPool> {
+        &self.pool
     }
 
     /// Maximum bytes of text and list elements that one array of several rows should have.

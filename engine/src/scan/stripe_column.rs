@@ -19,6 +19,7 @@ use grampus_orc_layout::stripe::StripeLayout;
 use grampus_orc_layout::tail::FileTail;
 
 use super::predicate_cascade::ColumnCost;
+use super::stripe_dictionaries::StripeDictionaries;
 use crate::error::layout;
 use crate::file::ScanSource;
 use crate::table::column_types;
@@ -48,6 +49,8 @@ pub(super) struct ReadAs {
     pub(super) options: ReadOptions,
     /// The table's type, if the file's is narrower.
     pub(super) wider_type: Option<DataType>,
+    /// The dictionaries of the stripe.
+    pub(super) dictionaries: Arc<StripeDictionaries>,
 }
 
 impl StoredColumn {
@@ -73,7 +76,8 @@ impl StoredColumn {
             source,
             read_as.options,
         )
-        .map_err(layout)?;
+        .map_err(layout)?
+        .sharing(read_as.dictionaries);
         Ok(Self {
             reader,
             wider_type: read_as.wider_type,

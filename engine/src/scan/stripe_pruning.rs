@@ -40,7 +40,7 @@ pub(super) async fn surviving_groups(
 ) -> Result<Vec<bool>> {
     let table_file = &scan.files[work.file];
     let tail = &table_file.file.tail;
-    if tail.row_index_stride.is_none() {
+    if tail.row_group_stride(&layout_of.info).is_none() {
         return Ok(vec![true; work.groups.len()]);
     }
     let stored: Vec<(usize, ColumnId)> = pruner

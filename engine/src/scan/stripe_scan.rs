@@ -14,10 +14,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
-use grampus_orc_layout::proto::stream::Kind;
 use grampus_orc_layout::read_options::Dictionaries;
 use grampus_orc_layout::schema::ColumnId;
 use grampus_orc_layout::selection::RowSelection;
@@ -31,11 +30,12 @@ use super::load_ahead::LoadAhead;
 use super::metrics::ScanMetrics;
 use super::predicate_cascade::{PredicateCascade, conjunct_at};
 use super::pruning::Pruner;
-use super::row_division::{PendingRows, cut, window, without as without_rows};
+use super::row_division::{PendingRows, Tiles, window};
 use super::row_mask::RowMask;
 use super::scan_memory::{ScanMemory, fewer_rows_may_fit};
 use super::scan_ranges::ScanRange;
 use super::stripe_column::{ReadAs, StoredColumn, StripeColumn, is_all_null, is_nested, is_plain, unmapped};
+use super::stripe_dictionaries::StripeDictionaries;
 use super::stripe_pruning::{surviving_all, surviving_groups};
 use crate::error::layout;
 use crate::file::{FileHandle, ScanSource};
@@ -49,11 +49,9 @@ pub(super) struct StripeScan {
     source: Arc<ScanSource>,
     /// Columns by table column, opened at their first use.
     columns: Vec<Option<StripeColumn>>,
-    tiles: Vec<Range<u64>>,
-    next_tile: usize,
+    /// Rows to filter.
+    tiles: Tiles,
     ahead: LoadAhead,
-    /// Maximum rows of a tile.
-    tile_rows: u64,
     /// Rows that passed, and whose other columns are not read yet.
     pending: PendingRows,
     /// Whether rows are filtered. Else all rows of the tiles pass.
@@ -67,15 +65,18 @@ pub(super) struct StripeScan {
     /// Maximum rows of a batch: fewer, once a batch's values were too large.
     rows_at_once: u64,
     memory: Arc<ScanMemory>,
+    /// The dictionaries of the stripe, which other partitions share.
+    dictionaries: Arc<StripeDictionaries>,
 }
 
 impl StripeScan {
-    /// Opens a stripe; `None`: statistics exclude all of its row groups.
+    /// Opens a stripe; `None`: statistics exclude all of its row groups. If the rows to emit are limited, the tiles of
+    /// a remote file begin small: the first of them may have enough rows.
     pub(super) async fn open(
         scan: &Arc<Scan>,
         work: &ScanRange,
         cascade: &PredicateCascade,
-        tile_rows: usize,
+        (tile_rows, is_limited): (usize, bool),
         metrics: &ScanMetrics,
         memory: &Arc<ScanMemory>,
     ) -> Result<Option<Self>> {
@@ -89,6 +90,7 @@ impl StripeScan {
         let keep = surviving_all(scan, pruners, work, &layout_of, metrics).await?;
         let handle = scan.cache.handle(file).map_err(layout)?;
         let is_filtered = !cascade.order.is_empty();
+        let first_rows = tile_rows as u64;
         let tile_rows = match handle.is_on_demand() || !is_filtered {
             true => tile_rows,
             false => tile_rows.max(scan.options.fetched_tile_rows),
@@ -100,8 +102,10 @@ impl StripeScan {
             .zip(keep)
             .filter(|(_, keep)| *keep)
             .map(|(group, _)| rows(group));
-        let tile_rows = tile_rows.max(1) as u64;
-        let tiles = cut(surviving, tile_rows);
+        let mut tiles = Tiles::new(surviving, tile_rows as u64);
+        if is_limited {
+            tiles = tiles.growing_from(first_rows);
+        }
         if tiles.is_empty() {
             return Ok(None);
         }
@@ -126,12 +130,11 @@ impl StripeScan {
             source,
             columns: (0..scan.table.fields().len()).map(|_| None).collect(),
             tiles,
-            next_tile: 0,
             ahead: LoadAhead::default(),
-            tile_rows,
             pending: PendingRows::default(),
             rows_at_once: u64::MAX,
             memory: Arc::clone(memory),
+            dictionaries: scan.dictionaries.of(file.id, work.stripe, memory.pool()),
         }))
     }
 
@@ -152,19 +155,26 @@ impl StripeScan {
 
     /// True if all tiles are filtered.
     pub(super) fn is_done(&self) -> bool {
-        self.next_tile >= self.tiles.len()
+        self.tiles.is_empty()
     }
 
-    /// Filters the next tile.
-    pub(super) async fn step(&mut self, cascade: &mut PredicateCascade, metrics: &ScanMetrics) -> Result<()> {
+    /// Filters the next tile. `remaining`: rows that may still be emitted.
+    pub(super) async fn step(
+        &mut self,
+        cascade: &mut PredicateCascade,
+        remaining: Option<usize>,
+        metrics: &ScanMetrics,
+    ) -> Result<()> {
         let (scan, dynamic) = (Arc::clone(&self.scan), Arc::clone(cascade.dynamic()));
         // The first conjunct may be another one than at the last tile.
         let first = match cascade.order.first().filter(|_| self.is_filtered) {
             Some(&at) => &conjunct_at(&scan, &dynamic, at).columns,
             None => &scan.projection,
         };
-        self.fetch_window(first, metrics).await?;
-        let tile = self.tiles[self.next_tile].clone();
+        self.fetch_window(first, remaining, metrics).await?;
+        let Some(tile) = self.tiles.iter().next() else {
+            return Ok(());
+        };
         let tile_rows = tile.end - tile.start;
         let before = self.pending.rows();
         let mut has_new_pruner = false;
@@ -173,16 +183,14 @@ impl StripeScan {
         } else {
             match self.filter(tile, cascade, metrics).await {
                 Err(error) if fewer_rows_may_fit(&error) && tile_rows > 1 => {
-                    self.tile_rows = tile_rows / 2;
-                    let left = self.tiles.split_off(self.next_tile);
-                    self.tiles.extend(cut(left.into_iter(), self.tile_rows));
+                    self.tiles.cut(tile_rows / 2);
                     return Ok(());
                 }
                 filtered => filtered?,
             }
             has_new_pruner = cascade.adapt(&scan);
         }
-        self.next_tile += 1;
+        self.tiles.remove_first();
         metrics.rows_scanned.add(tile_rows as usize);
         metrics.rows_passed.add((self.pending.rows() - before) as usize);
         match cascade.dynamic_pruner().filter(|_| has_new_pruner) {
@@ -195,7 +203,7 @@ impl StripeScan {
     async fn prune_left(&mut self, pruner: &Pruner, metrics: &ScanMetrics) -> Result<()> {
         let scan = Arc::clone(&self.scan);
         let tail = &scan.files[self.work.file].file.tail;
-        let Some(first) = self.tiles.get(self.next_tile).map(|tile| tile.start) else {
+        let Some(first) = self.tiles.first_row() else {
             return Ok(());
         };
         let rows = |group: usize| self.layout.row_group_rows(tail, group);
@@ -208,14 +216,9 @@ impl StripeScan {
         let keep = surviving_groups(&scan, pruner, &left, &self.layout, metrics).await?;
         let excluded = left.groups.zip(keep).filter(|(_, keep)| !keep);
         let excluded: Vec<Range<u64>> = excluded.map(|(group, _)| rows(group)).collect();
-        let tiles = self.tiles.split_off(self.next_tile);
-        let has_rows = |group: &&Range<u64>| {
-            let at = tiles.partition_point(|tile| tile.end <= group.start);
-            tiles.get(at).is_some_and(|tile| tile.start < group.end)
-        };
-        metrics.row_groups_skipped.add(excluded.iter().filter(has_rows).count());
-        let surviving = without_rows(&tiles, &excluded);
-        self.tiles.extend(cut(surviving.into_iter(), self.tile_rows));
+        let skipped = excluded.iter().filter(|group| self.tiles.has_rows_of(group));
+        metrics.row_groups_skipped.add(skipped.count());
+        self.tiles.exclude(&excluded);
         Ok(())
     }
 
@@ -275,7 +278,8 @@ impl StripeScan {
         self.fetch(&new, rows).await?;
         for column in new {
             loaded.push((column, self.read(column, rows, metrics).await?));
-            self.hold(loaded.iter().map(|(_, array)| array.get_array_memory_size()).sum())?;
+            let bytes = loaded.iter().map(|(_, array)| self.dictionaries.uncounted_bytes(array));
+            self.hold(bytes.sum())?;
         }
         Ok(())
     }
@@ -343,7 +347,7 @@ impl StripeScan {
                 true => read,
                 false => expanded(&read)?,
             };
-            bytes += array.get_array_memory_size();
+            bytes += self.dictionaries.uncounted_bytes(&array);
             self.hold(bytes)?;
             arrays.push(array);
         }
@@ -406,6 +410,7 @@ impl StripeScan {
                 wider_type: table_file
                     .is_converted(column)
                     .then(|| scan.table.field(column).data_type().clone()),
+                dictionaries: Arc::clone(&self.dictionaries),
             };
             let is_coded = self.coded.contains(&column) || scan.coded.contains(&column);
             if is_coded && read_as.wider_type.is_none() {
@@ -443,25 +448,16 @@ impl StripeScan {
         Ok(ranges)
     }
 
-    /// Looks up whether the first of `columns` is in the page cache, about where the first tile lies. So all columns of
-    /// a small stripe can be loaded at once.
-    fn probe(&self, columns: &[usize]) {
-        let table_file = &self.scan.files[self.work.file];
-        let stored = columns.iter().find_map(|&column| table_file.place_of(column).ok());
-        let data = stored.and_then(|id| self.layout.stream(id, Kind::Data));
-        if let (Some(data), Some(tile)) = (data, self.tiles.first()) {
-            let share = tile.start as f64 / self.layout.info.rows.max(1) as f64;
-            self.source.probe(data.offset + (data.length as f64 * share) as u64);
-        }
-    }
-
     /// Fetches the bytes of `columns` for the next tile, if the file is remote and some of them are not there. Then the
-    /// bytes of the tiles after it are fetched too, up to the setting `fetch_window_bytes`. Of a cold file, the system
+    /// bytes of the tiles after it are fetched too, up to the setting `fetch_window_bytes`. If the rows to emit are
+    /// limited, they are the bytes of no more rows than that, or of one tile of a filter. Of a cold file, the system
     /// loads the bytes of the next tiles.
-    async fn fetch_window(&mut self, columns: &[usize], metrics: &ScanMetrics) -> Result<()> {
+    async fn fetch_window(&mut self, columns: &[usize], remaining: Option<usize>, metrics: &ScanMetrics) -> Result<()> {
         let is_local = self.handle.is_on_demand();
-        if is_local && self.next_tile == 0 {
-            self.probe(columns);
+        if is_local && let Some(first_row) = self.tiles.first_row() {
+            let places = &self.scan.files[self.work.file];
+            let column = columns.iter().find_map(|&column| places.place_of(column).ok());
+            self.ahead.probe(&self.source, &self.layout, column, first_row);
         }
         if is_local && !self.source.is_cold() {
             return Ok(());
@@ -472,23 +468,27 @@ impl StripeScan {
             _ => None,
         });
         let bytes_per_row = stored.sum::<f64>();
-        let tiles = &self.tiles[self.next_tile..];
         if is_local {
-            return match self.ahead.next(tiles, bytes_per_row) {
+            return match self.ahead.next(self.tiles.iter(), bytes_per_row) {
                 Some(rows) => self.fetch(columns, &rows).await,
                 None => Ok(()),
             };
         }
-        if self
-            .source
-            .holds(&self.ranges(columns, &RowSelection::range(tiles[0].clone()))?)
-        {
+        let tile = RowSelection::range(self.tiles.iter().next().unwrap_or_default());
+        if self.source.holds(&self.ranges(columns, &tile)?) {
             return Ok(());
         }
         self.source.trim();
         let window_bytes = self.scan.options.fetch_window_bytes.min(self.memory.array_bytes()) as f64;
-        let window_rows = (window_bytes / bytes_per_row.max(0.01)) as u64;
-        let rows = window(tiles, 0, window_rows).unwrap_or_default();
+        let mut window_rows = (window_bytes / bytes_per_row.max(0.01)) as u64;
+        if let Some(remaining) = remaining {
+            let wanted = match self.is_filtered {
+                true => tile.rows(),
+                false => (remaining as u64).saturating_sub(self.pending.rows()),
+            };
+            window_rows = window_rows.min(wanted);
+        }
+        let rows = window(self.tiles.iter(), 0, window_rows).unwrap_or_default();
         self.fetch(columns, &rows).await
     }
 }

@@ -18,6 +18,7 @@ use super::datafusion_repairs;
 use super::datafusion_repairs::drawn_once::DrawnOnce;
 use super::datafusion_repairs::float_keys::FloatKeys;
 use super::datafusion_repairs::float_literals::FloatLiterals;
+use super::datafusion_repairs::map_entries::MapEntries;
 use super::datafusion_repairs::parquet_nans::{ParquetBounds, ParquetFilters};
 use super::datafusion_repairs::scalar_functions::RepairedFunction;
 use super::datafusion_repairs::shifts::Shift;
@@ -246,7 +247,9 @@ impl Grampus {
             builder = builder.with_analyzer_rule(Arc::new(DrawnOnce));
         }
         if has(SessionChange::RepairedFunctions) {
-            RepairedFunction::replace_in(builder.scalar_functions().get_or_insert_default());
+            let functions = builder.scalar_functions().get_or_insert_default();
+            RepairedFunction::replace_in(functions);
+            MapEntries::replace_in(functions);
             Shift::replace_in(builder.window_functions().get_or_insert_default());
         }
         if has(SessionChange::FilterSamples) {

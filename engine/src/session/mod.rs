@@ -10,6 +10,8 @@
 //! create_table_as    CREATE EXTERNAL TABLE … AS SELECT …
 //! new_table          a table that the catalog gets when its rows are complete
 //! query_mark         what the parser does not read of a statement, as a mark of its query
+//! select_forms       forms of queries that DataFusion does not plan
+//! statement_depth    statements that are too deep for the threads' stacks
 //! statement_parser   the statements of a text
 //! distinct_from      IS DISTINCT FROM binds tighter than AND and OR
 //! statement_text     the tokens of statements, and their places
@@ -57,11 +59,13 @@ mod path_tables;
 pub mod plan_cache;
 mod query_mark;
 mod replaced_files;
+mod select_forms;
 mod session_change;
 mod session_memory;
 mod spill_safe_repartition;
 mod spill_segments;
 mod spilling_join;
+mod statement_depth;
 mod statement_options;
 pub mod statement_parser;
 mod statement_secrets;

@@ -21,24 +21,25 @@ use datafusion::sql::parser::{CopyToSource, Statement};
 use datafusion::sql::planner::object_name_to_table_reference;
 use datafusion::sql::sqlparser::ast::{
     ExceptSelectItem, ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart,
-    ObjectType, Query, Select, SelectFlavor, SelectItem, Statement as SqlStatement, TableAlias, TableFactor,
-    TableObject, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    ObjectType, Query, Select, SelectItem, Statement as SqlStatement, TableAlias, TableFactor, TableObject, VisitMut,
+    VisitorMut, WildcardAdditionalOptions,
 };
 
 use super::create_table_as::statement_to_plan;
 use super::datafusion_repairs::written_numbers::keep_digits;
+use super::select_forms::SelectForms;
 
 /// Replacements of names in one statement. Each of them needs one more planning.
 const MAX_REPLACEMENTS: usize = 1000;
 
-/// Gives tables the spelling that the catalog has, and `FROM t` without SELECT the meaning `SELECT * FROM t`. Returns
-/// the names that the catalog lacks.
+/// Gives tables the spelling that the catalog has, and queries the [`SelectForms`] that DataFusion plans. Returns the
+/// names that the catalog lacks.
 ///
 /// # Errors
 /// If a name matches several tables in other letter cases.
 pub(super) fn match_tables(state: &SessionState, statement: &mut Statement) -> Result<Vec<TableReference>> {
     let mut respelt = Vec::new();
-    visit(statement, &mut FromFirst);
+    visit(statement, &mut SelectForms);
     let mut named = state.resolve_table_references(statement)?;
     named.extend(dropped(state, statement)?);
     for reference in named {
@@ -239,22 +240,6 @@ fn visit<V: VisitorMut<Break = ()>>(statement: &mut Statement, visitor: &mut V) 
         },
         Statement::CreateExternalTable(_) | Statement::Reset(_) => ControlFlow::Continue(()),
     };
-}
-
-/// Makes `SELECT * FROM t` of `FROM t`. DataFusion would plan a query without columns.
-struct FromFirst;
-
-impl VisitorMut for FromFirst {
-    type Break = ();
-
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        if select.flavor == SelectFlavor::FromFirstNoSelect && select.projection.is_empty() {
-            let all = SelectItem::Wildcard(WildcardAdditionalOptions::default());
-            select.projection.push(all);
-            select.flavor = SelectFlavor::Standard;
-        }
-        ControlFlow::Continue(())
-    }
 }
 
 /// Respells a table. The alias is the name as DataFusion reads it, so that qualified columns keep their meaning.

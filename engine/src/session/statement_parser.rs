@@ -12,6 +12,7 @@ use datafusion::sql::sqlparser::dialect::{Dialect, dialect_from_str};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
+use super::statement_depth::check_depth;
 use super::statement_text::{begins_query, is_keyword, offset, statements};
 use super::{create_table_as, distinct_from, statement_secrets, summary};
 
@@ -25,11 +26,12 @@ const LOCATION: &str = "LOCATION";
 /// and `CREATE EXTERNAL TABLE … AS` before a query. Secrets stay with the session.
 ///
 /// # Errors
-/// If the text is no SQL.
+/// If the text is no SQL, or too deep for the stack of a thread.
 pub fn parse_statements(state: &SessionState, text: &str) -> Result<Vec<Statement>> {
     let options = &state.config_options().sql_parser;
     let dialect = dialect_from_str(options.dialect)
         .ok_or_else(|| plan_datafusion_err!("there is no SQL dialect named {}", options.dialect))?;
+    check_depth(text, dialect.as_ref())?;
     let (text, unread) = readable(text, dialect.as_ref());
     let mut parser = DFParserBuilder::new(text.as_str())
         .with_dialect(dialect.as_ref())
@@ -50,6 +52,17 @@ pub fn parse_statements(state: &SessionState, text: &str) -> Result<Vec<Statemen
         statement_secrets::hide(state, statement);
     }
     Ok(statements)
+}
+
+/// Refuses the text of an expression that is too deep for the stack of a thread.
+///
+/// # Errors
+/// If it is.
+pub fn check_expression(state: &SessionState, text: &str) -> Result<()> {
+    match dialect_from_str(state.config_options().sql_parser.dialect) {
+        Some(dialect) => check_depth(text, dialect.as_ref()),
+        None => Ok(()),
+    }
 }
 
 /// The only statement of a text.

@@ -17,7 +17,7 @@ use crate::file::file_cache::{FileCache, OrcFile};
 /// Opens the files and returns them in the given order.
 ///
 /// # Errors
-/// If a file is no ORC file, or has row versions.
+/// If a file is no ORC file, or has row versions, or if the files claim more rows than a table can have.
 pub(crate) async fn open_files(cache: &FileCache, found: &[FoundFile]) -> Result<Vec<Arc<OrcFile>>> {
     let wanted: Vec<_> = found
         .iter()
@@ -30,7 +30,30 @@ pub(crate) async fn open_files(cache: &FileCache, found: &[FoundFile]) -> Result
     for (_, file) in found.iter().zip(&files).filter(|(found, _)| !found.is_named) {
         row_versions::refuse_columns(&file.name, &file.tail.schema)?;
     }
+    check_rows(&files)?;
     Ok(files)
+}
+
+/// Refuses files that together claim 2^63 rows or more. So no sum over the rows of a table overflows.
+fn check_rows(files: &[Arc<OrcFile>]) -> Result<()> {
+    let mut rows: u64 = 0;
+    for OrcFile { name, tail, .. } in files.iter().map(AsRef::as_ref) {
+        rows = match rows.checked_add(tail.rows).filter(|&rows| rows <= i64::MAX as u64) {
+            Some(rows) => rows,
+            None => {
+                return Err(layout(LayoutError::Corrupt {
+                    file: Arc::clone(name),
+                    offset: tail.file_length.saturating_sub(tail.tail_length),
+                    place: "footer".to_owned(),
+                    reason: format!(
+                        "{} rows here and {rows} in other files of the table are more than 2^63",
+                        tail.rows
+                    ),
+                }));
+            }
+        };
+    }
+    Ok(())
 }
 
 /// The error, with advice if it is about a file of a folder that is not ORC.

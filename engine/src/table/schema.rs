@@ -222,7 +222,7 @@ impl NameIndex {
 }
 
 /// The fields of a file with numbers behind repeated names. No name becomes that of another field.
-fn distinct_names(fields: &Fields) -> Fields {
+pub(crate) fn distinct_names(fields: &Fields) -> Fields {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     for field in fields {
         *counts.entry(field.name()).or_default() += 1;

@@ -1,5 +1,7 @@
 //! The faults of DataFusion alone. If one of these tests fails, DataFusion is mended and the repair can go.
 
+use arrow::array::{RecordBatch, new_null_array};
+use arrow::datatypes::{DataType, Field};
 use datafusion::prelude::SessionContext;
 
 use super::answer_by_datafusion;
@@ -123,4 +125,22 @@ async fn datafusion_forgets_nulls_of_not_in() {
 async fn datafusion_loses_keys_of_using() {
     let joined = "SELECT k FROM (VALUES (1), (2)) l(k) RIGHT JOIN (VALUES (3)) r(k) USING (k)";
     assert_eq!(stock(joined).await, "NULL");
+}
+
+/// `map_entries`: a panic of arrow's, unless the fields are called `key` and `value`.
+#[tokio::test]
+async fn datafusion_takes_entries_of_maps_with_certain_names_alone() {
+    let item = |name, kind, nullable| Field::new(name, kind, nullable);
+    let fields = [
+        item("keys", DataType::Utf8, false),
+        item("values", DataType::Int32, true),
+    ];
+    let entries = Field::new("entries", DataType::Struct(fields.to_vec().into()), false);
+    let map = new_null_array(&DataType::Map(entries.into(), false), 1);
+    let batch = RecordBatch::try_from_iter_with_nullable([("m", map, true)]).unwrap();
+    let context = SessionContext::new();
+    context.register_batch("t", batch).unwrap();
+    let entries = async move { answer_by_datafusion(&context, "SELECT map_entries(m) FROM t").await };
+    let found = tokio::spawn(entries).await;
+    assert!(!matches!(found, Ok(Ok(_))), "{found:?}");
 }

@@ -15,7 +15,9 @@ mod filters;
 #[path = "../support/flaky_store.rs"]
 mod flaky_store;
 mod foreign_statistics;
+mod guards;
 mod limits;
+mod maps;
 mod metrics;
 mod names;
 mod remote;

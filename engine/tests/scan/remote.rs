@@ -13,7 +13,7 @@ use grampus_orc_layout::write::WriterProperties;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::common::{context_with, text, value, write_orc};
+use super::common::{context_with, measured, text, value, write_orc};
 use super::filters::{layouts, random_sql, table};
 use super::flaky_store::{Faults, FlakyStore};
 
@@ -227,4 +227,47 @@ async fn object_replaced_during_a_query_ends_it_with_an_error_that_says_so() {
         }
     }
     assert!(noticed > 20, "{noticed}");
+}
+
+/// Five columns of 1.6 MB each, in one stripe.
+fn five_columns() -> Bytes {
+    let column = |k: i64| -> ArrayRef {
+        Arc::new(Float64Array::from_iter_values(
+            (0..200_000).map(|row: i64| (row * (k + 3)) as f64),
+        ))
+    };
+    let columns = ["a", "b", "c", "d", "e"].into_iter().zip((0..5).map(column));
+    orc(
+        &RecordBatch::try_from_iter(columns).unwrap(),
+        WriterProperties::default(),
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limit_fetches_its_rows_and_no_window() {
+    let bytes = five_columns();
+    assert!(bytes.len() > 7_900_000);
+    for url in [NETWORK, DRIVE] {
+        for partitions in [1, 4] {
+            let store = FlakyStore::with_object(OBJECT, bytes.clone()).await;
+            let context = session_at(url, &store, partitions, &[]).await;
+            for (sql, rows, most) in [
+                ("SELECT * FROM t LIMIT 5", 5, 500_000),
+                ("SELECT * FROM t LIMIT 20 OFFSET 3", 20, 500_000),
+                ("SELECT a, e FROM t LIMIT 30000", 30_000, 1_500_000),
+                ("SELECT * FROM t WHERE a >= 0 LIMIT 5", 5, 700_000 * partitions as u64),
+            ] {
+                let (answer, _, io) = measured(&context, sql).await;
+                assert_eq!(answer.lines().count(), rows + 4, "{url}, {partitions}: {sql}");
+                let case = format!("{url}, {partitions}: {sql}: {io:?}");
+                assert!(io.moved_bytes < most, "{case}");
+            }
+            // Without a limit, all is read in few requests.
+            let (_, _, io) = measured(&context, "SELECT sum(a), sum(b) FROM t").await;
+            assert!(io.moved_bytes >= 3_200_000 && io.read_requests < 40, "{io:?}");
+            // A filter whose first tiles have too few rows goes on.
+            let sql = "SELECT count(*) FROM (SELECT b FROM t WHERE a >= 570000 LIMIT 9999)";
+            assert_eq!(value(&context, sql).await, "9999");
+        }
+    }
 }

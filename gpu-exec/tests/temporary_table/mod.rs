@@ -70,6 +70,8 @@ pub(crate) struct Decoder {
     bases: Vec<u64>,
     pub(crate) calls: AtomicUsize,
     pub(crate) fail: Mutex<Option<String>>,
+    /// The call that panics; 0: none.
+    pub(crate) panics_at: AtomicUsize,
     pub(crate) nulls: bool,
     /// By column: no value is NULL.
     plain: Vec<bool>,
@@ -84,7 +86,8 @@ impl Decode for Decoder {
         column: usize,
         rows: Range<u64>,
     ) -> Result<Decoded, Box<dyn std::error::Error + Send + Sync>> {
-        self.calls.fetch_add(1, Ordering::Relaxed);
+        let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        assert!(call != self.panics_at.load(Ordering::Relaxed), "as the test wants");
         if let Some(words) = self.fail.lock().unwrap().clone() {
             return Err(words.into());
         }
@@ -164,6 +167,7 @@ impl Table {
             bases,
             calls: AtomicUsize::new(0),
             fail: Mutex::new(None),
+            panics_at: AtomicUsize::new(0),
             nulls: true,
             plain: shape.kinds.iter().map(|kind| *kind == Kind::Plain).collect(),
             stored: Mutex::new(stored),

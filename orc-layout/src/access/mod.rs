@@ -167,7 +167,7 @@ fn is_data(kind: Kind) -> bool {
 
 /// Runs of consecutive row groups that hold a selected row.
 fn selected_groups(tail: &FileTail, stripe: &StripeLayout, rows: &RowSelection) -> Vec<Range<usize>> {
-    let stride = tail.row_index_stride.map_or(u64::MAX, u64::from);
+    let stride = tail.row_group_stride(&stripe.info).map_or(u64::MAX, u64::from);
     let count = stripe.row_groups(tail);
     let mut groups: Vec<Range<usize>> = Vec::new();
     for range in rows.ranges() {

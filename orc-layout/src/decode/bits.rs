@@ -93,6 +93,18 @@ pub(super) fn spread_bits(bits: &BooleanBuffer, valid: &BooleanBuffer) -> Boolea
     out.finish()
 }
 
+/// The offsets of every row's item, of length 0 for null rows.
+pub(super) fn spread_offsets(dense: &[i32], valid: &BooleanBuffer) -> Vec<i32> {
+    let mut out = Vec::with_capacity(valid.len() + 1);
+    let mut next = 0;
+    out.push(dense[0]);
+    out.extend(valid.iter().map(|present| {
+        next += usize::from(present);
+        dense[next]
+    }));
+    out
+}
+
 /// A null buffer; `None` without nulls.
 pub(super) fn nulls(valid: BooleanBuffer) -> Option<NullBuffer> {
     let nulls = NullBuffer::new(valid);

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::EntryPoint;
 use super::budget::Budget;
+use super::entries::DictionaryShare;
 use super::steps::{Step, is_sparse};
 use crate::chunk::{ChunkHeader, HEADER_BYTES};
 use crate::codec::{self, Compression};
@@ -34,6 +35,8 @@ pub(super) struct StreamSource {
     /// The limit of the running read.
     pub(super) budget: Arc<Budget>,
     pub(super) options: ReadOptions,
+    /// The dictionaries of the stripe; `None`: each decoder has its own.
+    pub(super) dictionaries: Option<Arc<dyn DictionaryShare>>,
 }
 
 impl StreamSource {

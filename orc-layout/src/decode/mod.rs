@@ -25,6 +25,7 @@ mod decimal;
 mod decoder_tree;
 mod dictionary;
 mod direct;
+mod entries;
 mod hybrid_date;
 mod int;
 mod nested;
@@ -61,6 +62,7 @@ use crate::tail::FileTail;
 
 pub use clock::{Clock, ClockChange};
 use cursor::StreamSource;
+pub use entries::{Dictionary, DictionaryShare};
 use steps::{Step, Steps};
 
 /// Maximum bytes of text and list elements of one [`ColumnReader::read`], and of the entries of a dictionary.
@@ -128,6 +130,7 @@ pub fn dictionary_entries(
         source,
         budget: Arc::default(),
         options,
+        dictionaries: None,
     };
     dictionary::entries(&source, column)
 }
@@ -175,6 +178,7 @@ impl ColumnReader {
             source,
             budget: Arc::default(),
             options,
+            dictionaries: None,
         };
         let schema = &source.tail.schema;
         let field = schema.fields().iter().position(|&id| id == column);
@@ -214,6 +218,14 @@ impl ColumnReader {
             row: 0,
             scratch: direct::Scratch::default(),
         })
+    }
+
+    /// The reader with dictionaries that it shares with other readers of the stripe.
+    #[must_use]
+    pub fn sharing(mut self, dictionaries: Arc<dyn DictionaryShare>) -> Self {
+        self.source.dictionaries = Some(dictionaries);
+        self.decoder = None; // the next one opens with it
+        self
     }
 
     /// The column's access.
@@ -372,7 +384,10 @@ impl ColumnReader {
 
     /// Rows per row group; without entry points the whole stripe is one.
     fn stride(&self) -> u64 {
-        match (&self.positions, self.source.tail.row_index_stride) {
+        match (
+            &self.positions,
+            self.source.tail.row_group_stride(&self.source.stripe.info),
+        ) {
             (Some(_), Some(stride)) => u64::from(stride).max(1),
             _ => u64::MAX,
         }

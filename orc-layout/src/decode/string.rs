@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, GenericByteArray, StringArray, StringBuilder};
-use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer};
+use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
 use arrow::datatypes::ByteArrayType;
 
+use super::bits::spread_offsets;
 use super::cursor::{StreamCursor, StreamSource};
 use super::int::{BLOCK, IntReader};
 use super::presence::Presence;
@@ -97,17 +98,6 @@ fn append_offsets(offsets: &mut Vec<i32>, lengths: &[i64]) -> Option<()> {
         end as i32
     }));
     Some(())
-}
-
-pub(super) fn spread_offsets(dense: &[i32], valid: &BooleanBuffer) -> Vec<i32> {
-    let mut out = Vec::with_capacity(valid.len() + 1);
-    let mut next = 0;
-    out.push(dense[0]);
-    out.extend(valid.iter().map(|present| {
-        next += usize::from(present);
-        dense[next]
-    }));
-    out
 }
 
 /// Direct encoding.

@@ -233,7 +233,7 @@ fn root_fields(nodes: &[OrcType], unreadable: &BTreeMap<usize, String>) -> Resul
 fn map(children: Vec<(&String, DataType)>) -> DataType {
     let entries: Fields = children
         .into_iter()
-        .zip([("keys", false), ("values", true)])
+        .zip([("key", false), ("value", true)])
         .map(|((_, data_type), (name, nullable))| Field::new(name, data_type, nullable))
         .collect();
     DataType::Map(Arc::new(Field::new("entries", DataType::Struct(entries), false)), false)

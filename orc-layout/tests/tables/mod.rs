@@ -257,8 +257,8 @@ fn maps(r: &mut Random, rows: usize, nulls: Nulls) -> ArrayRef {
         .map(|_| (r.below(5) > 0).then_some(r.below(1000) as f64))
         .collect();
     let fields = Fields::from(vec![
-        Field::new("keys", DataType::Utf8, false),
-        Field::new("values", DataType::Float64, true),
+        Field::new("key", DataType::Utf8, false),
+        Field::new("value", DataType::Float64, true),
     ]);
     let entries = StructArray::new(fields.clone(), vec![Arc::new(keys), Arc::new(values)], None);
     let field = Arc::new(Field::new("entries", DataType::Struct(fields), false));

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arrow::array::{Array, RecordBatch, RecordBatchOptions, StructArray};
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::ArrowError;
+use grampus::caught_panic::caught;
 
 use super::array::CArray;
 use super::array_export::export;
@@ -90,6 +91,13 @@ unsafe fn exported<'a>(stream: *mut CStream) -> &'a mut Exported {
 }
 
 impl Exported {
+    /// The result of `work`, which the interface's caller waits for: a panic must not pass it.
+    fn caught<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, String>) -> Result<T, c_int> {
+        let done = caught("", || Ok(work(self)));
+        let done = done.unwrap_or_else(|panic| Err(grampus::error::message(&panic)));
+        done.map_err(|error| self.fail(&error))
+    }
+
     fn fail(&mut self, error: &str) -> c_int {
         self.error = CString::new(error.replace('\0', " ")).unwrap_or_default();
         FAILED
@@ -101,13 +109,14 @@ impl Exported {
 unsafe extern "C" fn get_schema(stream: *mut CStream, out: *mut CSchema) -> c_int {
     // SAFETY: as required of the caller.
     let exported = unsafe { exported(stream) };
-    match CSchema::of_schema(&exported.source.schema()) {
+    let schema = |this: &mut Exported| CSchema::of_schema(&this.source.schema()).map_err(|error| error.to_string());
+    match exported.caught(schema) {
         Ok(schema) => {
             // SAFETY: as required of the caller.
             unsafe { ptr::write(out, schema) };
             0
         }
-        Err(error) => exported.fail(&error.to_string()),
+        Err(status) => status,
     }
 }
 
@@ -116,14 +125,18 @@ unsafe extern "C" fn get_schema(stream: *mut CStream, out: *mut CSchema) -> c_in
 unsafe extern "C" fn get_next(stream: *mut CStream, out: *mut CArray) -> c_int {
     // SAFETY: as required of the caller.
     let exported = unsafe { exported(stream) };
-    let array = match exported.source.next() {
-        Ok(Some(batch)) => export(&StructArray::from(batch).into_data()),
-        Ok(None) => CArray::empty(),
-        Err(error) => return exported.fail(&error),
+    let array = |this: &mut Exported| match this.source.next()? {
+        Some(batch) => Ok(export(&StructArray::from(batch).into_data())),
+        None => Ok(CArray::empty()),
     };
-    // SAFETY: as required of the caller.
-    unsafe { ptr::write(out, array) };
-    0
+    match exported.caught(array) {
+        Ok(array) => {
+            // SAFETY: as required of the caller.
+            unsafe { ptr::write(out, array) };
+            0
+        }
+        Err(status) => status,
+    }
 }
 
 /// # Safety

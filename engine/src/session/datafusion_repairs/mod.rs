@@ -25,6 +25,8 @@
 //! float_literals       zeros in comparisons, IN lists and CASE
 //! float_keys           zeros in keys of joins, sorts, windows, and in IN lists
 //! parquet_nans         bounds of Parquet files, which leave NaN out
+//! guarded_filters      conditions that may fail, behind those written before them
+//! map_entries          the function, for maps whatever their fields are called
 //! scalar_functions     round and trunc to many digits, to_timestamp of NaN
 //! shifts               lead and lag with IGNORE NULLS (apache/datafusion#25471)
 //! drawn_once           volatile operands that DataFusion evaluates twice (apache/datafusion#25477, #25457)
@@ -42,6 +44,8 @@ mod exact_sums;
 mod expressions;
 pub(super) mod float_keys;
 pub(super) mod float_literals;
+mod guarded_filters;
+pub(super) mod map_entries;
 mod not_in;
 pub(super) mod parquet_nans;
 mod place;
@@ -64,6 +68,7 @@ use date_differences::DateDifferences;
 use decimal_comparisons::DecimalComparisons;
 use decimal_literals::DecimalLiterals;
 use exact_sums::{ExactSums, WideSums};
+use guarded_filters::GuardedFilters;
 use not_in::NotIn;
 use short_timestamps::ShortTimestamps;
 use sound_pushdown::SoundPushdown;
@@ -108,5 +113,5 @@ pub(super) fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     }
     SoundPushdown::replace_in(builder.physical_optimizers().get_or_insert_default());
     SoundSimplification::replace_in(builder.optimizer().get_or_insert_with(Optimizer::new));
-    builder
+    builder.with_physical_optimizer_rule(Arc::new(GuardedFilters))
 }

@@ -1,5 +1,6 @@
 //! `IoThreads`: how the threads of a query are started that copy columns and read pages.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread::Scope;
 
 use crate::error::{RefusalReason, RunError};
@@ -18,6 +19,20 @@ pub(crate) struct IoThreads<'a> {
     pub(crate) start: &'a dyn Fn() -> Result<(), RunError>,
     /// Starts the threads that load pages, unless those that copy do both. A query that misses nothing needs none.
     pub(crate) start_fault_handling: &'a dyn Fn() -> Result<(), RunError>,
+}
+
+/// Does a reader thread's work. A panic in it stops the query first, which would wait for the thread's part for ever.
+/// Then it goes on: the scope of the threads passes it to the caller.
+pub(crate) fn stopping_on_panic(
+    uploader: &Uploader<'_>,
+    fault_handler: Option<&FaultHandler<'_>>,
+    work: impl FnOnce(),
+) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
+        uploader.stop();
+        fault_handler.iter().for_each(|handler| handler.stop());
+        resume_unwind(panic);
+    }
 }
 
 /// The work of a thread that both copies and loads pages. The link to the device is kept busy first; pages are read

@@ -27,7 +27,7 @@ use crate::runtime::decoding::decode_context::DecodeContext;
 use crate::runtime::launch::cancellation::Cancellation;
 use crate::runtime::launch::device_context::DeviceContext;
 use crate::runtime::launch::io_binding::IoBinding;
-use crate::runtime::launch::io_threads::{IoThreads, copy_and_load_pages, spawn};
+use crate::runtime::launch::io_threads::{IoThreads, copy_and_load_pages, spawn, stopping_on_panic};
 use crate::runtime::launch::kernel_arguments::{KernelArguments, KernelResults, LaunchSize};
 use crate::runtime::launch::launch_schedule::{divided, schedule};
 use crate::runtime::launch::occupancy::{BLOCK_WARPS, BlockSize, blocks, patience};
@@ -91,11 +91,16 @@ impl<'io> QueryRun<'io> {
         let threads = device.threads.max(1);
         let (began, loaded_ahead) = (Instant::now(), cost.compile);
         let ready = device.kernels.ready(self.kernel)?;
-        let copy = || uploader.work();
-        let load_pages = || fault_handler.iter().for_each(|handler| handler.work(&mut None));
+        let guarded = |work: &dyn Fn()| stopping_on_panic(&uploader, fault_handler.as_ref(), work);
+        let copy = || guarded(&|| uploader.work());
+        let load_pages = || guarded(&|| fault_handler.iter().for_each(|handler| handler.work(&mut None)));
         let both = || {
             let handlers = fault_handler.iter();
-            handlers.for_each(|handler| copy_and_load_pages(&uploader, handler, threads));
+            guarded(&|| {
+                handlers
+                    .clone()
+                    .for_each(|handler| copy_and_load_pages(&uploader, handler, threads))
+            });
         };
         let does_both = fault_handler.is_some() && uploader.only_reads();
         let launched = std::thread::scope(|scope| {

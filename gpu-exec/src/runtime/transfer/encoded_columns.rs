@@ -72,7 +72,12 @@ impl<'a> EncodedColumns<'a> {
             let threads = threads.min(wanted.len()).saturating_sub(1);
             let helpers: Vec<_> = (0..threads).map(|_| scope.spawn(look)).collect();
             let mut found = look();
-            found.extend(helpers.into_iter().flat_map(|helper| helper.join().unwrap_or_default()));
+            let panicked = |panic| std::panic::resume_unwind(panic);
+            found.extend(
+                helpers
+                    .into_iter()
+                    .flat_map(|helper| helper.join().unwrap_or_else(panicked)),
+            );
             found
         });
         self.known.extend(found);

@@ -213,6 +213,7 @@ impl Builder {
             source: memory.clone(),
             budget: Arc::default(),
             options: self.options,
+            dictionaries: None,
         };
         (source, memory, places)
     }

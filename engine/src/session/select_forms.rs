@@ -1,0 +1,198 @@
+//! [`SelectForms`]: forms of queries that DataFusion does not plan, as forms that it does.
+//!
+//! - `FROM t` without SELECT is `SELECT * FROM t`.
+//! - `LIKE 'a!%' ESCAPE '!'` has backslashes in its pattern.
+//! - `SELECT e, e::TEXT`: DataFusion names a column by its expression without casts, and refuses two of one name. The
+//!   cast gets its text as alias.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, Select, SelectFlavor, SelectItem, Value, ValueWithSpan, VisitMut, VisitorMut,
+    WildcardAdditionalOptions,
+};
+
+/// The changes, as a visitor.
+pub(super) struct SelectForms;
+
+impl VisitorMut for SelectForms {
+    type Break = ();
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        if select.flavor == SelectFlavor::FromFirstNoSelect && select.projection.is_empty() {
+            let all = SelectItem::Wildcard(WildcardAdditionalOptions::default());
+            select.projection.push(all);
+            select.flavor = SelectFlavor::Standard;
+        }
+        name_casts(&mut select.projection);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Like {
+            pattern, escape_char, ..
+        }
+        | Expr::ILike {
+            pattern, escape_char, ..
+        } = expr
+            && let Some(escape) = escape_char.as_ref().and_then(text)
+            && let Expr::Value(ValueWithSpan { value, .. }) = pattern.as_mut()
+            && let Value::SingleQuotedString(written) = value
+            && let Some(with_backslashes) = with_backslashes(written, escape)
+        {
+            *written = with_backslashes;
+            *escape_char = None;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn text(value: &ValueWithSpan) -> Option<&str> {
+    match &value.value {
+        Value::SingleQuotedString(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// The pattern with a backslash as its escape character. `None`: the pattern ends in an escape character, or `escape`
+/// is longer than a character.
+fn with_backslashes(pattern: &str, escape: &str) -> Option<String> {
+    let mut escape = escape.chars();
+    let (escape, None) = (escape.next(), escape.next()) else {
+        return None;
+    };
+    let mut out = String::with_capacity(pattern.len());
+    let mut rest = pattern.chars();
+    while let Some(character) = rest.next() {
+        let character = match Some(character) == escape {
+            true => {
+                let escaped = rest.next()?;
+                if matches!(escaped, '%' | '_') {
+                    out.push('\\');
+                }
+                escaped
+            }
+            false => character,
+        };
+        if character == '\\' {
+            out.push('\\');
+        }
+        out.push(character);
+    }
+    Some(out)
+}
+
+/// Gives aliases to casts that are other items without their casts. Beside `*`, casts of columns may be that.
+fn name_casts(items: &mut [SelectItem]) {
+    let is_wildcard = |item: &SelectItem| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..));
+    let has_wildcard = items.iter().any(is_wildcard);
+    if items.len() < 2 {
+        return;
+    }
+    // The text as written, and without casts.
+    let texts: Vec<Option<(String, String)>> = (items.iter())
+        .map(|item| match item {
+            SelectItem::UnnamedExpr(expr) => Some((expr.to_string(), without_casts(expr))),
+            _ => None,
+        })
+        .collect();
+    for (item, text) in items.iter_mut().zip(&texts) {
+        let (SelectItem::UnnamedExpr(expr), Some((written, bare))) = (&*item, text) else {
+            continue;
+        };
+        let is_twin = |other: &(String, String)| other.1 == *bare && other.0 != *written;
+        let may_be_column = has_wildcard && matches!(expr, Expr::Cast { expr, .. } if is_column(expr));
+        if written != bare && (may_be_column || texts.iter().flatten().any(is_twin)) {
+            let (expr, alias) = (expr.clone(), Ident::with_quote('"', written));
+            *item = SelectItem::ExprWithAlias { expr, alias };
+        }
+    }
+}
+
+fn is_column(expr: &Expr) -> bool {
+    matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+}
+
+/// The expression's text as if nothing in it were cast.
+fn without_casts(expr: &Expr) -> String {
+    struct Uncast;
+    impl VisitorMut for Uncast {
+        type Break = ();
+
+        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            if let Expr::Cast { expr: inner, .. } = expr {
+                *expr = inner.as_ref().clone();
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut expr = expr.clone();
+    let _ = expr.visit(&mut Uncast); // which never stops early
+    expr.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::sql::sqlparser::dialect::GenericDialect;
+    use datafusion::sql::sqlparser::parser::Parser;
+
+    use super::*;
+
+    fn changed(sql: &str) -> String {
+        let mut statements = Parser::parse_sql(&GenericDialect {}, sql).unwrap();
+        let _ = statements.visit(&mut SelectForms);
+        statements[0].to_string()
+    }
+
+    #[test]
+    fn patterns_have_backslashes_in_place_of_other_escapes() {
+        for (pattern, escape, expected) in [
+            ("a!%b", "!", Some(r"a\%b")),
+            ("100$%$_%_$$", "$", Some(r"100\%\_%_$")),
+            (r"a\b!%", "!", Some(r"a\\b\%")),
+            (r"a\%", r"\", Some(r"a\%")),
+            (r"a\b", r"\", Some("ab")),
+            ("!x", "!", Some("x")),
+            ("é%%", "é", Some(r"\%%")),
+            (r"a\%", "", Some(r"a\\%")),
+            ("a!", "!", None),
+            ("a", "!!", None),
+        ] {
+            assert_eq!(
+                with_backslashes(pattern, escape).as_deref(),
+                expected,
+                "{pattern} {escape}"
+            );
+        }
+        assert_eq!(
+            changed("SELECT a NOT ILIKE 'x!_' ESCAPE '!'"),
+            r"SELECT a NOT ILIKE 'x\_'"
+        );
+        assert_eq!(changed("SELECT a LIKE b ESCAPE '!'"), "SELECT a LIKE b ESCAPE '!'");
+    }
+
+    #[test]
+    fn casts_of_other_items_get_their_text_as_alias() {
+        for (sql, expected) in [
+            ("SELECT e, e::INT FROM t", r#"SELECT e, e::INT AS "e::INT" FROM t"#),
+            (
+                "SELECT e::INT, CAST(e AS BIGINT) FROM t",
+                r#"SELECT e::INT AS "e::INT", CAST(e AS BIGINT) AS "CAST(e AS BIGINT)" FROM t"#,
+            ),
+            (
+                "SELECT sum(y), sum(y::INT) FROM t",
+                r#"SELECT sum(y), sum(y::INT) AS "sum(y::INT)" FROM t"#,
+            ),
+            ("SELECT *, e::INT FROM t", r#"SELECT *, e::INT AS "e::INT" FROM t"#),
+            ("SELECT e::INT, f FROM t", "SELECT e::INT, f FROM t"),
+            ("SELECT e, e FROM t", "SELECT e, e FROM t"),
+            ("SELECT e::INT AS a, e::INT FROM t", "SELECT e::INT AS a, e::INT FROM t"),
+            (
+                "SELECT 1 FROM (SELECT a, a::TEXT FROM t)",
+                r#"SELECT 1 FROM (SELECT a, a::TEXT AS "a::TEXT" FROM t)"#,
+            ),
+        ] {
+            assert_eq!(changed(sql), expected);
+        }
+    }
+}
