@@ -32,7 +32,7 @@ pub struct CaughtPanic {
 }
 
 impl CaughtPanic {
-    fn new(statement: &str, words: String) -> DataFusionError {
+    fn error(statement: &str, words: String) -> DataFusionError {
         DataFusionError::External(Box::new(Self {
             statement: shown(statement),
             words,
@@ -42,7 +42,7 @@ impl CaughtPanic {
     fn of_payload(statement: &str, payload: &(dyn Any + Send)) -> DataFusionError {
         let words = payload.downcast_ref::<&str>().map(|words| (*words).to_owned());
         let words = words.or_else(|| payload.downcast_ref::<String>().cloned());
-        Self::new(statement, words.unwrap_or_else(|| "a panic without words".to_owned()))
+        Self::error(statement, words.unwrap_or_else(|| "a panic without words".to_owned()))
     }
 }
 
@@ -70,7 +70,7 @@ fn named(error: DataFusionError, statement: &str) -> DataFusionError {
         let shared = || cause.downcast_ref::<Arc<JoinError>>().map(AsRef::as_ref);
         let join = cause.downcast_ref::<JoinError>().or_else(shared);
         if let Some(join) = join.filter(|join| join.is_panic()) {
-            return CaughtPanic::new(statement, join.to_string());
+            return CaughtPanic::error(statement, join.to_string());
         }
         behind = cause.source();
     }

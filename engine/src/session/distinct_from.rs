@@ -56,7 +56,7 @@ impl VisitorMut for Mending {
 
 /// A part of an expression, in the order of the text.
 enum Item {
-    Operand(Expr),
+    Operand(Box<Expr>),
     And,
     Or,
     Not,
@@ -72,32 +72,34 @@ struct Items(std::iter::Peekable<std::vec::IntoIter<Item>>);
 impl Items {
     fn of(expr: Expr) -> Self {
         enum Work {
-            Expr(Expr),
+            Expr(Box<Expr>),
             Item(Item),
         }
-        let (mut items, mut work) = (Vec::new(), vec![Work::Expr(expr)]);
+        let (mut items, mut work) = (Vec::new(), vec![Work::Expr(Box::new(expr))]);
         while let Some(next) = work.pop() {
-            match next {
-                Work::Item(item) => items.push(item),
-                Work::Expr(Expr::BinaryOp { left, op, right })
-                    if matches!(op, BinaryOperator::And | BinaryOperator::Or) =>
-                {
-                    let op = if op == BinaryOperator::And { Item::And } else { Item::Or };
-                    work.extend([Work::Expr(*right), Work::Item(op), Work::Expr(*left)]);
+            let expr = match next {
+                Work::Item(item) => {
+                    items.push(item);
+                    continue;
                 }
-                Work::Expr(Expr::UnaryOp {
+                Work::Expr(expr) => *expr,
+            };
+            match expr {
+                Expr::BinaryOp { left, op, right } if matches!(op, BinaryOperator::And | BinaryOperator::Or) => {
+                    let op = if op == BinaryOperator::And { Item::And } else { Item::Or };
+                    work.extend([Work::Expr(right), Work::Item(op), Work::Expr(left)]);
+                }
+                Expr::UnaryOp {
                     op: UnaryOperator::Not,
                     expr,
-                }) => {
-                    work.extend([Work::Expr(*expr), Work::Item(Item::Not)]);
+                } => work.extend([Work::Expr(expr), Work::Item(Item::Not)]),
+                Expr::IsDistinctFrom(left, right) => {
+                    work.extend([Work::Expr(right), Work::Item(Item::DistinctFrom(left))]);
                 }
-                Work::Expr(Expr::IsDistinctFrom(left, right)) => {
-                    work.extend([Work::Expr(*right), Work::Item(Item::DistinctFrom(left))]);
+                Expr::IsNotDistinctFrom(left, right) => {
+                    work.extend([Work::Expr(right), Work::Item(Item::NotDistinctFrom(left))]);
                 }
-                Work::Expr(Expr::IsNotDistinctFrom(left, right)) => {
-                    work.extend([Work::Expr(*right), Work::Item(Item::NotDistinctFrom(left))]);
-                }
-                Work::Expr(operand) => items.push(Item::Operand(operand)),
+                operand => items.push(Item::Operand(Box::new(operand))),
             }
         }
         Self(items.into_iter().peekable())
@@ -121,7 +123,7 @@ impl Items {
 
     fn operand(&mut self) -> Expr {
         match self.0.next() {
-            Some(Item::Operand(operand)) => operand,
+            Some(Item::Operand(operand)) => *operand,
             Some(Item::Not) => Expr::UnaryOp {
                 op: UnaryOperator::Not,
                 expr: Box::new(self.operand()),
