@@ -222,6 +222,7 @@ fn each_change_is_switched_off_alone() {
                 "exact_sums",
                 "date_differences",
                 "short_timestamps",
+                "guarded_filters",
             ],
             SessionChange::CharLiterals => &["char_literals"],
             SessionChange::TimestampLiterals => &["timestamp_literals"],

@@ -16,8 +16,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use arrow::datatypes::DataType;
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::execution::context::SQLOptions;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
+use grampus::session::plan_cache::data_frame;
 use sqllogictest::{AsyncDB, ColumnType, DBOutput, Runner, strict_column_validator};
 
 use support::{GPU_SETTINGS, SETTINGS, Setting, gpu_runs, has_compiler};
@@ -128,7 +130,7 @@ impl Database {
     }
 
     async fn answer(&self, sql: &str) -> datafusion::error::Result<(Vec<SqlType>, Vec<Vec<String>>)> {
-        let frame = self.context.sql(sql).await?;
+        let frame = data_frame(&self.context, sql, SQLOptions::new()).await?;
         let types = frame
             .schema()
             .fields()

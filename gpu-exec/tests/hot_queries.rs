@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use grampus_gpu_exec::input::Input;
-use grampus_gpu_exec::output::{Output, ResultValues};
-use grampus_gpu_exec::program::{Expr, Program, Value};
+use grampus_gpu_exec::output::Output;
+use grampus_gpu_exec::program::{Program, Value};
 use grampus_gpu_exec::{Backing, BackingChoice, Decompression, Gpu, Request, RunError, RuntimeOptions};
 use temporary_table::{Kind, Shape, Table, answer, gpu, program};
 
@@ -147,62 +147,6 @@ fn the_ends_of_a_range_are_kept_with_its_middle() {
         match are_parts {
             false => assert!(moved[0] > 0 && moved[1..] == [0, 0], "{moved:?}"),
             true => assert!(moved[0] > 0 && moved[1] > moved[0] && moved[2] == 0, "{moved:?}"),
-        }
-    }
-}
-
-/// Keys and counts, by key.
-fn groups(output: &Output) -> Vec<(u64, u64, i64)> {
-    let [ResultValues::Float(a), ResultValues::Float(b)] = [&output.keys[0].values, &output.keys[1].values] else {
-        panic!("keys are doubles");
-    };
-    let ResultValues::Int(counts) = &output.aggregates[0].values else {
-        panic!("counts are integers");
-    };
-    let keys = a.iter().zip(b).map(|(a, b)| (a.to_bits(), b.to_bits()));
-    let mut groups: Vec<_> = keys.zip(counts).map(|((a, b), count)| (a, b, *count)).collect();
-    groups.sort_unstable();
-    groups
-}
-
-/// A run that has many groups makes the next one group in device memory at once, however its columns come. A run that
-/// has few makes it begin with the tables of warps again.
-#[test]
-fn many_groups_are_known_to_the_next_run_of_the_program() {
-    let table = Table::raw(STRIPES, 3);
-    let input = Arc::new(table.first_columns(3));
-    let program = Program {
-        keys: vec![Expr::Column(1), Expr::Column(2)],
-        ..program(3, &[], &[0])
-    };
-    let never = Arc::new(AtomicBool::new(false));
-    for backing in [Backing::Mapped, Backing::Paged, Backing::Resident] {
-        let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
-            return;
-        };
-        let request = |bound: &'static [Value]| Request {
-            program: &program,
-            arguments: bound,
-            input: &input,
-            backing: BackingChoice::All(backing),
-            decompression: Decompression::default(),
-            selectivity: 0.0025,
-            waits_for_memory: true,
-            cancel: &never,
-        };
-        let (all, few): (&'static [Value], &'static [Value]) = (&[Value::Float(-1.0)], &[Value::Float(124.0)]);
-        let shape = || gpu.plan(request(all)).unwrap().kernel_shape;
-        assert_eq!(shape(), "by row, groups of warps", "{backing:?}");
-        let first = groups(&gpu.run(request(all)).unwrap());
-        assert!(first.len() >= 1 << 13, "{} groups", first.len());
-        assert_eq!(first.iter().map(|group| group.2).sum::<i64>(), table.rows as i64);
-        for _ in 0..2 {
-            assert_eq!(shape(), "by row, groups in device memory", "{backing:?}");
-            assert!(groups(&gpu.run(request(all)).unwrap()) == first, "{backing:?}");
-        }
-        assert!(gpu.run(request(few)).unwrap().groups < 1 << 13);
-        if backing != Backing::Resident {
-            assert_eq!(shape(), "by row, groups of warps", "{backing:?}");
         }
     }
 }

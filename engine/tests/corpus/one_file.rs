@@ -2,10 +2,11 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
+use std::sync::Arc;
 
 use arrow::array::{Array, RecordBatch};
 use arrow::compute::{SortOptions, sort_to_indices};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::{Column, ScalarValue};
 use datafusion::error::Result;
 use datafusion::prelude::{Expr, SessionContext, lit};
@@ -64,7 +65,9 @@ pub(crate) async fn complaints(path: &Path, rows: &RecordBatch, hashes: Option<&
     }
     match full_read_in(path, unit_of(rows)) {
         Ok(_) if orc_rust_errs(path) => {}
-        Ok(full) => complaints.extend(difference(&full, rows).map(|words| format!("orc-rust: {words}"))),
+        Ok(full) => {
+            complaints.extend(difference(&with_arrows_names(&full), rows).map(|words| format!("orc-rust: {words}")))
+        }
         Err(words) if hashes.is_none() => complaints.push(format!("no oracle: orc-rust says {words}")),
         Err(words) => println!("orc-rust cannot read it: {words}"),
     }
@@ -83,6 +86,51 @@ pub(crate) async fn complaints(path: &Path, rows: &RecordBatch, hashes: Option<&
         );
     }
     complaints
+}
+
+/// The rows with Arrow's names in maps, `key` and `value`. orc-rust calls them otherwise.
+fn with_arrows_names(rows: &RecordBatch) -> RecordBatch {
+    fn renamed(field: &FieldRef, name: &str) -> FieldRef {
+        let inner = match field.data_type() {
+            DataType::List(item) => DataType::List(renamed(item, item.name())),
+            DataType::Struct(fields) => {
+                DataType::Struct(fields.iter().map(|field| renamed(field, field.name())).collect())
+            }
+            DataType::Map(entries, is_sorted) => {
+                let DataType::Struct(fields) = entries.data_type() else {
+                    panic!("a map of {}", entries.data_type());
+                };
+                let fields = fields
+                    .iter()
+                    .zip(["key", "value"])
+                    .map(|(field, name)| renamed(field, name));
+                let entries = entries
+                    .as_ref()
+                    .clone()
+                    .with_data_type(DataType::Struct(fields.collect()));
+                DataType::Map(Arc::new(entries), *is_sorted)
+            }
+            other => other.clone(),
+        };
+        Arc::new(field.as_ref().clone().with_name(name).with_data_type(inner))
+    }
+    let schema = rows.schema();
+    let fields: Vec<FieldRef> = schema
+        .fields()
+        .iter()
+        .map(|field| renamed(field, field.name()))
+        .collect();
+    let columns =
+        rows.columns()
+            .iter()
+            .zip(&fields)
+            .map(|(column, field)| match column.data_type() == field.data_type() {
+                true => Arc::clone(column),
+                false => arrow::compute::cast(column, field.data_type()).unwrap(),
+            });
+    let columns = columns.collect();
+    let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    RecordBatch::try_new_with_options(Arc::new(arrow::datatypes::Schema::new(fields)), columns, &options).unwrap()
 }
 
 /// California's summers after 2100 are missing from orc-rust's time zone tables. Both pyarrow and the scan have them.

@@ -34,7 +34,6 @@ use crate::runtime::launch::memory_relief::MemoryRelief;
 use crate::runtime::launch::query_run::{QueryRun, RunOutcome};
 use crate::runtime::memory::buffer_pool::QueryId;
 use crate::runtime::memory::page_staging::PAGE_STAGING_SHARE;
-use crate::runtime::memory::residency::GroupsKey;
 use crate::runtime::planner::{self, QueryPlan};
 use crate::runtime::query_resources::QueryResources;
 use crate::runtime::transfer::encoded_columns::CpuDecodeSet;
@@ -43,6 +42,8 @@ use crate::runtime::turn_queue::Turn;
 
 /// The tiles of all kernels divide so many rows: windows may end there.
 const TILE_GRAIN_ROWS: u64 = 512;
+/// Groups of a query from which its next run groups in the table of all warps alone.
+const MANY_GROUPS: usize = 1 << 13;
 
 /// A request while it is run, with what is its own.
 struct Execution<'a> {
@@ -257,7 +258,7 @@ impl Execution<'_> {
         let result = self.run_attempt(plan, &transfer, cost);
         let mut pool = state.pool();
         if let Ok(RunOutcome::Done(output)) = &result {
-            if state.residency.groups_were(GroupsKey::of(request), output.groups) {
+            if output.groups >= MANY_GROUPS {
                 plan.kernel = plan.kernel.clone().with_more_groups(request.program);
             }
             if self.relief.commands() {

@@ -5,25 +5,18 @@
 //! **Invariant:** the lock is held for look-ups and for single changes alone: never while a file is read, the driver is
 //! called, or a query is waited for. Planning therefore never waits for a running query.
 
-use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, HashSet};
-use std::hash::{Hash, Hasher};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::input::FileVersion;
 use crate::input::file_registry::{FileId, FileRegistry};
-use crate::options::Request;
 use crate::program::{Stored, Type};
 use crate::runtime::memory::column_key::{ColumnKey, FastMap};
 
 /// After this time a shortage may be over: plans count on the whole bound again, and files are registered again.
 const SHORTAGE: Duration = Duration::from_secs(2);
-/// Groups of a query from which its next run groups in the table of all warps alone.
-const MANY_GROUPS: usize = 1 << 13;
-/// Maximum number of programs with many groups that are remembered. At the maximum, all are forgotten.
-const MAX_GROUPS_KEYS: usize = 10_000;
 
 /// How much of a stripe's column is in device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,21 +72,6 @@ pub(crate) struct Known {
     mappings: HashMap<FileId, Mapping>,
     /// Columns that the device failed to decode although their layout allows it.
     cpu_decoded: HashSet<(FileId, u32)>,
-    /// Programs whose last run had [many groups](MANY_GROUPS).
-    many_groups: HashSet<GroupsKey>,
-}
-
-/// A program over columns, whatever its literals.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct GroupsKey(u64);
-
-impl GroupsKey {
-    pub(crate) fn of(request: &Request<'_>) -> Self {
-        let mut hasher = DefaultHasher::new();
-        request.program.hash(&mut hasher);
-        request.input.column_ids.hash(&mut hasher);
-        Self(hasher.finish())
-    }
 }
 
 impl Known {
@@ -129,11 +107,6 @@ impl Known {
         known.is_some_and(|known| *known != Mapping::Registered && !known.may_be_tried())
     }
 
-    /// Whether the program's last run had many groups.
-    pub(crate) fn had_many_groups(&self, key: GroupsKey) -> bool {
-        self.many_groups.contains(&key)
-    }
-
     pub(crate) fn is_decoded_by_cpu(&self, file: FileId, column: u32) -> bool {
         self.cpu_decoded.contains(&(file, column))
     }
@@ -155,22 +128,7 @@ impl Residency {
             layouts: FastMap::default(),
             mappings: HashMap::new(),
             cpu_decoded: HashSet::new(),
-            many_groups: HashSet::new(),
         }))
-    }
-
-    /// A run has ended with so many groups. True: the next one groups in the table of all warps alone.
-    pub(crate) fn groups_were(&self, key: GroupsKey, groups: usize) -> bool {
-        let mut known = self.known();
-        if groups < MANY_GROUPS {
-            known.many_groups.remove(&key);
-            return false;
-        }
-        if known.many_groups.len() >= MAX_GROUPS_KEYS {
-            known.many_groups.clear();
-        }
-        known.many_groups.insert(key);
-        true
     }
 
     /// The state, for look-ups.

@@ -30,7 +30,7 @@ use crate::runtime::file_io::file_source::{FileSource, OpenedFile};
 use crate::runtime::file_io::page_cache_probe::direct_if_cold;
 use crate::runtime::memory::column_key::ColumnKey;
 use crate::runtime::memory::page_table::chunk_rows;
-use crate::runtime::memory::residency::{GroupsKey, Presence, Residency};
+use crate::runtime::memory::residency::{Presence, Residency};
 use crate::runtime::planner::backing::choose_backings;
 use crate::runtime::planner::cost_model::{ColumnStats, CompressedBytes, CostInputs};
 pub(crate) use crate::runtime::planner::kernel_choice::KernelChoice;
@@ -180,17 +180,8 @@ fn choose(
     cold: &[bool],
     rates: Rates<'_>,
 ) -> Result<QueryPlan, RunError> {
-    let (limits, many_groups) = {
-        let known = residency.known();
-        (known.limits, known.had_many_groups(GroupsKey::of(request)))
-    };
-    let plan = |kernel: KernelChoice| {
-        let kernel = match many_groups {
-            true => kernel.with_more_groups(request.program),
-            false => kernel,
-        };
-        choose_for(kernel, residency, request, (ids, cold), rates)
-    };
+    let limits = residency.known().limits;
+    let plan = |kernel| choose_for(kernel, residency, request, (ids, cold), rates);
     let chosen = plan(KernelChoice::new(request, limits.block_shared_bytes)?)?;
     let is_resident = |plan: &QueryPlan| plan.choices.iter().all(|choice| choice.backing == Backing::Resident);
     if !is_resident(&chosen) {
