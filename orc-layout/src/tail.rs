@@ -130,7 +130,7 @@ impl FileTail {
 
     /// Rows per row group of `stripe`; `None`: the whole stripe is one row group.
     ///
-    /// A stripe that claims more than [`MAX_ROW_GROUPS`] row groups counts as one, and its row index is not read. Each
+    /// A stripe that claims more than `MAX_ROW_GROUPS` row groups counts as one, and its row index is not read. Each
     /// entry takes memory, and rows and stride are claims: a few bytes of a file can name 2^40 row groups.
     pub fn row_group_stride(&self, stripe: &StripeInfo) -> Option<u32> {
         let fits = |stride: &u32| *stride > 0 && stripe.rows.div_ceil(u64::from(*stride)) <= MAX_ROW_GROUPS;
