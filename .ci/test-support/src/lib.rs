@@ -8,6 +8,7 @@
 pub mod cold_files;
 #[cfg(unix)]
 pub mod fake_machine;
+pub mod map_names;
 #[cfg(unix)]
 pub mod qemu;
 

@@ -4,14 +4,15 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{Array, RecordBatch};
-use arrow::compute::{SortOptions, sort_to_indices};
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::array::{Array, RecordBatch, RecordBatchOptions};
+use arrow::compute::{SortOptions, cast, sort_to_indices};
+use arrow::datatypes::{DataType, Schema};
 use datafusion::common::{Column, ScalarValue};
 use datafusion::error::Result;
 use datafusion::prelude::{Expr, SessionContext, lit};
 use grampus::LocalIo;
 use grampus_orc_layout::read_options::TimestampUnit;
+use grampus_test_support::map_names::with_arrows_map_names;
 use orc_rust::schema::TimestampPrecision;
 use serde_json::Value;
 
@@ -88,49 +89,19 @@ pub(crate) async fn complaints(path: &Path, rows: &RecordBatch, hashes: Option<&
     complaints
 }
 
-/// The rows with Arrow's names in maps, `key` and `value`. orc-rust calls them otherwise.
+/// The rows with Arrow's names in maps. orc-rust calls the fields otherwise.
 fn with_arrows_names(rows: &RecordBatch) -> RecordBatch {
-    fn renamed(field: &FieldRef, name: &str) -> FieldRef {
-        let inner = match field.data_type() {
-            DataType::List(item) => DataType::List(renamed(item, item.name())),
-            DataType::Struct(fields) => {
-                DataType::Struct(fields.iter().map(|field| renamed(field, field.name())).collect())
-            }
-            DataType::Map(entries, is_sorted) => {
-                let DataType::Struct(fields) = entries.data_type() else {
-                    panic!("a map of {}", entries.data_type());
-                };
-                let fields = fields
-                    .iter()
-                    .zip(["key", "value"])
-                    .map(|(field, name)| renamed(field, name));
-                let entries = entries
-                    .as_ref()
-                    .clone()
-                    .with_data_type(DataType::Struct(fields.collect()));
-                DataType::Map(Arc::new(entries), *is_sorted)
-            }
-            other => other.clone(),
-        };
-        Arc::new(field.as_ref().clone().with_name(name).with_data_type(inner))
-    }
     let schema = rows.schema();
-    let fields: Vec<FieldRef> = schema
-        .fields()
-        .iter()
-        .map(|field| renamed(field, field.name()))
-        .collect();
-    let columns =
-        rows.columns()
-            .iter()
-            .zip(&fields)
-            .map(|(column, field)| match column.data_type() == field.data_type() {
-                true => Arc::clone(column),
-                false => arrow::compute::cast(column, field.data_type()).unwrap(),
-            });
+    let fields = schema.fields().iter().map(|field| {
+        let named = with_arrows_map_names(field.data_type());
+        field.as_ref().clone().with_data_type(named)
+    });
+    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    let columns = rows.columns().iter().zip(schema.fields());
+    let columns = columns.map(|(column, field)| cast(column, field.data_type()).unwrap());
     let columns = columns.collect();
-    let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-    RecordBatch::try_new_with_options(Arc::new(arrow::datatypes::Schema::new(fields)), columns, &options).unwrap()
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    RecordBatch::try_new_with_options(schema, columns, &options).unwrap()
 }
 
 /// California's summers after 2100 are missing from orc-rust's time zone tables. Both pyarrow and the scan have them.
