@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The tests on a GPU: runs them, and records which commit ran last and with what result. Standard library only.
 
-    gpu_tests.py collect FOLDER    copies the test programs that use a GPU, as cargo has built them, into FOLDER
+    gpu_tests.py collect FOLDER    copies the test programs that use a GPU, as cargo has built them, into FOLDER, with
+                                   the stand-in for nvCOMP, which they load from there
     gpu_tests.py run FOLDER        runs each program of FOLDER on the GPU, checks their counts, writes the record
     gpu_tests.py age               prints the record's age in commits and days
 
@@ -60,6 +61,10 @@ def name_of(path):
 # ------------------------------------------------------------------------------------------------ collect
 
 
+# A library that test programs load from their own folder.
+STAND_IN = "libgrampus_host_nvcomp.so"
+
+
 def executables(messages):
     """(package, target, path) of each test program, by the messages of `cargo test --no-run`."""
     for line in messages.splitlines():
@@ -83,6 +88,9 @@ def collect(folder):
         if (package, target) in wanted:
             wanted.remove((package, target))
             shutil.copy2(path, os.path.join(folder, f"{package}.{target}"))
+            stand_in = os.path.join(os.path.dirname(path), STAND_IN)
+            if os.path.exists(stand_in):
+                shutil.copy2(stand_in, os.path.join(folder, STAND_IN))
     if wanted:
         sys.exit(f"cargo built no {', '.join('.'.join(one) for one in sorted(wanted))}")
 
@@ -132,6 +140,7 @@ def findings(programs, last, fewer):
 def run(arguments):
     paths = [os.path.join(arguments.folder, name) for name in sorted(os.listdir(arguments.folder))]
     paths = [os.path.abspath(path) for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)]
+    paths = [path for path in paths if not path.endswith(".so")]
     names = [name_of(path) for path in paths]
     twice = {name for name in names if names.count(name) > 1}
     if not paths or twice:
