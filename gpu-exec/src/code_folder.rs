@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use grampus_io_stack::cuda::{self, CudaError, Device};
+use grampus_cuda::{self as cuda, CudaError, Device};
 use sha2::{Digest, Sha256};
 
 /// First bytes of a file. The digit changes with the layout.

@@ -4,7 +4,7 @@
 
 use std::io;
 
-use grampus_io_stack::cuda::CudaError;
+use grampus_cuda::CudaError;
 use grampus_io_stack::stack::StackError;
 
 /// Why a program was not run to its end.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use grampus_io_stack::cuda::{self, CudaError, Device, Module};
+use grampus_cuda::{self as cuda, CudaError, Device, Module};
 
 use crate::abi::paging::{PLACE_PAGES, PUBLISH_PAGES};
 use crate::code_folder::CodeFolder;

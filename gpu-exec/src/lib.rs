@@ -46,8 +46,3 @@ pub use options::{Backing, BackingChoice, ColumnChoice, Decompression, GpuOption
 pub use output::Output;
 pub use program::Program;
 pub use runtime::{FileCommands, Gpu, OpenStorage, RuntimeOptions};
-
-// For the command line and for planners: what the machine has, and what its paths reach.
-pub use grampus_io_stack::cuda::{CudaError, Nvcomp, compiler_version, host_compiler, library};
-pub use grampus_io_stack::cuda::{HostFault, HostFaults, HostOperation, HostUse};
-pub use grampus_io_stack::{bench, machine_report};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use grampus_io_stack::cuda::{HostLanes, Nvcomp};
+use grampus_cuda::{HostLanes, Nvcomp};
 
 use crate::input::chunk_list::Codec;
 use crate::input::{Input, Placement, Segment, Stripe};

@@ -11,9 +11,9 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{aggregate, col, column, count};
+use grampus_cuda::{self as cuda, HostLanes};
 use grampus_gpu_exec::codegen::{Access, Grouping, QueryKernel};
 use grampus_gpu_exec::program::{Function, Program, Type};
-use grampus_io_stack::cuda::{self, HostLanes};
 
 /// Standard headers, which stand outside every namespace of the unit.
 const BEFORE: &str = "#include <sched.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\

@@ -8,9 +8,9 @@ mod common;
 use std::path::PathBuf;
 
 use common::{paged_shape, shape, taxi};
+use grampus_cuda::{Device, Module, compile_for, host_compiler};
 use grampus_gpu_exec::codegen::{Access, ENTRY, Grouping, QueryKernel};
 use grampus_gpu_exec::kernel_cache::{KernelCache, Origin};
-use grampus_io_stack::cuda::{Device, Module, compile_for, host_compiler};
 
 fn kernel(dependents: usize) -> QueryKernel {
     let program = taxi(dependents);

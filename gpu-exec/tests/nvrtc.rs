@@ -10,9 +10,9 @@ use std::process::Command;
 
 use common::random::{self, Random};
 use common::{aggregate, binary, col, column, count, dollars_per_mile, paged_shape, shape, sum, taxi, without_nulls};
+use grampus_cuda::STACK_BYTES;
 use grampus_gpu_exec::codegen::{Access, ENTRY, Grouping, QueryKernel, Shape, TableScope, slow_path};
 use grampus_gpu_exec::program::{BinaryOp, DatePart, Expr, Function, MathFunction, Program, TimeUnit, Type};
-use grampus_io_stack::cuda::STACK_BYTES;
 
 /// Compiles a kernel and returns the report. `None`: NVRTC is missing.
 fn compile(name: &str, program: &Program, shape: &Shape) -> Option<String> {

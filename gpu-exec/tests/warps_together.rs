@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use common::kernel_runner::{Target, targets};
 use common::{col, column, count};
+use grampus_cuda::{self as cuda, Args, DeviceBuffer, Module, Stream};
 use grampus_gpu_exec::codegen::{Access, GPU_LANES, Grouping, QueryKernel};
 use grampus_gpu_exec::program::{Program, Type};
-use grampus_io_stack::cuda::{self, Args, DeviceBuffer, Module, Stream};
 
 /// Counts by one key, in the table of all warps.
 fn counts_by_key() -> QueryKernel {

@@ -14,7 +14,7 @@
 #define GRAMPUS_STEP(name) grampus_host::step(#name)
 #define GRAMPUS_MUTANT grampus_host::mutant
 
-namespace grampus_host {  // defined by the test program, or by io-stack/src/cuda/host_support.cc
+namespace grampus_host {  // defined by the test program, or by io-stack/cuda/src/host_support.cc
 void step(const char* name);
 grampus::u64 now_ns();
 void pause_ns(grampus::u32 ns);
@@ -261,7 +261,7 @@ inline void max_in_block(u64* p, u64 v) { *p = *p < v ? v : *p; }
 
 #define GRAMPUS_KERNEL_OF_LARGE_BLOCKS(name, Parameters, parameters) GRAMPUS_KERNEL(name, Parameters, parameters)
 
-// The memory of a block: as much as a block of a large GPU has (io-stack/src/cuda/device.rs, HOST_BLOCK_SHARED_BYTES).
+// The memory of a block: as much as a block of a large GPU has (io-stack/cuda/src/device.rs, HOST_BLOCK_SHARED_BYTES).
 #define GRAMPUS_SHARED_BY_BLOCK(name)                                        \
     alignas(16) static thread_local grampus::u64 name##_of_block[232448 / 8]; \
     grampus::u64* name = name##_of_block

@@ -3,9 +3,10 @@
 
 use std::ops::Range;
 
+use grampus_cuda::CudaError;
+use grampus_cuda::{Device, DeviceBuffer};
+
 use crate::abi::{CacheDesc, CacheSet, LINE_BYTES, LineWrites, WAYS};
-use crate::cuda::{Device, DeviceBuffer};
-use crate::error::CudaError;
 
 /// Size of the cache, and of what it fetches.
 #[derive(Debug, Clone, Copy)]

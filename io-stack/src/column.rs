@@ -1,7 +1,8 @@
 //! `Column`: a column's extents in device memory, made from runs of values in storages.
 
+use grampus_cuda::DeviceBuffer;
+
 use crate::abi::{ColumnDesc, Extent, LINE_BYTES};
-use crate::cuda::DeviceBuffer;
 use crate::error::StackError;
 use crate::source::Source;
 

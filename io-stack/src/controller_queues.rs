@@ -17,12 +17,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use grampus_cuda::PinnedBuffer;
 use grampus_driver::error::DriverError;
 use grampus_driver::host::{Device, QueuePlace, QueueTicket};
 use grampus_driver::registers::Registers;
 use grampus_driver::spec::registers::{CSTS, ControllerStatus};
 
-use crate::cuda::PinnedBuffer;
 use crate::queues::Queues;
 
 /// Looks at unchanged doorbells after which the thread gives its processor up.

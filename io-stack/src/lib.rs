@@ -10,26 +10,23 @@
 //! | `queues`, `cache` | their memory and start state |
 //! | `abi` | mirrors of the structs of `device/*.h` |
 //! | `device_headers` | the headers of `device/` as text for a compiler |
-//! | `cuda` | driver, memory, streams, kernels, compilers |
-//! | `machine_report` | what this machine has, and what is missing |
-//! | `bench` | the microbenchmarks and their kernels |
+//! | `bus` | CUDA's memory as the software controller reaches it |
 //! | `error` | the errors of all of these |
 //!
-//! **Invariant:** `unsafe`, and every mention of CUDA's libraries, is in [`cuda`] alone.
-//! **Invariant:** without libcuda or NVRTC everything builds, and calls return errors; nothing panics.
+//! **Invariant:** `unsafe` is in `bus` and `abi` alone, and CUDA's libraries are named by `grampus_cuda` alone.
 #![deny(unsafe_code)]
 
 pub mod abi;
-pub mod bench;
+#[allow(unsafe_code)]
+mod bus;
 pub mod cache;
 mod column;
 mod command_server;
 mod controller_queues;
-#[allow(unsafe_code)]
-pub mod cuda;
 pub mod device_headers;
 pub mod error;
-pub mod machine_report;
 pub mod queues;
 mod source;
 pub mod stack;
+
+pub use bus::StagingOptions;

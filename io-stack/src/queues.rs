@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use grampus_cuda::{CudaError, Device, DeviceBuffer, PinnedBuffer};
 use grampus_driver::controller::QueueSetup;
 use grampus_driver::error::DriverError;
 use grampus_driver::host::{self as controller, QueuePlace};
@@ -11,8 +12,8 @@ use grampus_driver::host::{self as controller, QueuePlace};
 use crate::abi::{
     CommandRecord, CqEntry, DoorbellGroup, FREE_RING_EMPTY, QUEUES_PER_GROUP, QueueDesc, QueueState, SqEntry,
 };
-use crate::cuda::{self, Device, DeviceBuffer, PinnedBuffer};
-use crate::error::{CudaError, StackError};
+use crate::bus::rings;
+use crate::error::StackError;
 
 /// Shortest queues of an NVMe controller with little memory: 16 entries.
 const LEAST_DEPTH_LOG2: u32 = 4;
@@ -251,7 +252,7 @@ impl Queues {
     /// None, unless the layout of this file is wrong.
     pub fn controller_side(&self) -> Result<Vec<QueueSetup>, CudaError> {
         let rings = self.descs.iter().map(|desc| {
-            let rings = cuda::rings(desc, &self.pinned)?;
+            let rings = rings(desc, &self.pinned)?;
             let qid = desc.qid as u16;
             Some(QueueSetup { rings, qid })
         });

@@ -2,8 +2,7 @@
 //! controller whose queues the kernels drive.
 //!
 //! 1. A stack is built once and serves query after query.
-//! 2. Before a query, `begin` clears status and counters; after its kernels, `finish` returns the counters or the
-//!    error.
+//! 2. Before a query, `begin` clears status and counters; after its kernels, `finish` returns counters or the error.
 //! 3. After a failed query, the stack returns to its start state.
 
 use std::ops::Range;
@@ -11,19 +10,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use grampus_cuda::{CudaError, Device, DeviceBuffer, PinnedBuffer};
 use grampus_driver::controller::{Controller, ControllerOptions};
 use grampus_driver::files::NamespaceRange;
 use grampus_driver::storage::Storage;
 
 use crate::abi::{ColumnDesc, IoStack, LINE_BYTES, SourceDesc, Stats, Status};
+use crate::bus::{CudaBus, StagingOptions};
 use crate::cache::{Cache, CacheOptions, CacheUse};
 use crate::column::extents_of;
 pub use crate::column::{Column, Run};
 use crate::command_server::CommandServer;
 use crate::controller_queues::ControllerQueues;
-use crate::cuda::{CudaBus, Device, DeviceBuffer, PinnedBuffer, StagingOptions};
 pub use crate::error::StackError;
-use crate::error::{CudaError, DeviceError, Reason};
+use crate::error::{DeviceError, Reason};
 use crate::queues::{QueueOptions, Queues};
 use crate::source::{MaxLines, Source, SourceBytes, describe_sources, sources_of};
 
@@ -495,6 +495,6 @@ impl Drop for Stack {
     }
 }
 
-fn one<T: crate::cuda::Plain + Default>(buffer: &DeviceBuffer) -> Result<T, CudaError> {
+fn one<T: grampus_cuda::Plain + Default>(buffer: &DeviceBuffer) -> Result<T, CudaError> {
     Ok(buffer.read::<T>(0, 1)?.pop().unwrap_or_default())
 }

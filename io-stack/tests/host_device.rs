@@ -6,14 +6,15 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use grampus_cuda::{
+    Args, CudaError, Device, DeviceBuffer, Event, MappedFile, Module, Part, PinnedBuffer, Stream, compile_for,
+    host_compiler, slots,
+};
 use grampus_driver::controller::ControllerOptions;
 use grampus_driver::storage::{CachedFile, FaultAction, FaultRule, FaultyStorage, Storage};
+use grampus_io_stack::StagingOptions;
 use grampus_io_stack::abi::IoStack;
 use grampus_io_stack::cache::CacheOptions;
-use grampus_io_stack::cuda::{
-    Args, CudaError, Device, DeviceBuffer, Event, MappedFile, Module, Part, PinnedBuffer, StagingOptions, Stream,
-    compile_for, host_compiler, slots,
-};
 use grampus_io_stack::queues::QueueOptions;
 use grampus_io_stack::stack::{Column, Run, Stack, StackError, StackOptions};
 

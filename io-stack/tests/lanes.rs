@@ -5,11 +5,12 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use grampus_cuda::{Args, Device, DeviceBuffer, Module, Stream, compile_for, host_compiler};
 use grampus_driver::controller::ControllerOptions;
 use grampus_driver::storage::{CachedFile, FaultAction, FaultRule, FaultyStorage};
+use grampus_io_stack::StagingOptions;
 use grampus_io_stack::abi::{Bytes, IoStack};
 use grampus_io_stack::cache::CacheOptions;
-use grampus_io_stack::cuda::{Args, Device, DeviceBuffer, Module, StagingOptions, Stream, compile_for, host_compiler};
 use grampus_io_stack::queues::QueueOptions;
 use grampus_io_stack::stack::{Run, Stack, StackOptions};
 
@@ -134,8 +135,8 @@ fn warps_of_32_lanes_read_the_right_values() {
     }
     let device = Device::host(5, 1 << 30);
     let (begin, end) = (
-        include_str!("../src/cuda/lanes.h"),
-        include_str!("../src/cuda/lanes_end.h"),
+        include_str!("../cuda/src/lanes.h"),
+        include_str!("../cuda/src/lanes_end.h"),
     );
     let text = format!("{begin}{}{end}{KERNELS}", grampus_io_stack::device_headers::prelude());
     let compiled = compile_for(&device, &text, "lanes").expect("the kernels compile");

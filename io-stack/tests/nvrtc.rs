@@ -5,8 +5,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use grampus_io_stack::bench::{kernels, vector_add};
-use grampus_io_stack::cuda::STACK_BYTES;
+use grampus_cuda::STACK_BYTES;
+use grampus_io_bench::{kernels, vector_add};
 use grampus_io_stack::device_headers::{self, kernel_prelude, slow_path};
 
 /// Compiles; returns the report, or `None` without NVRTC.

@@ -10,12 +10,13 @@ mod random;
 use std::sync::Arc;
 use std::time::Duration;
 
+use grampus_cuda::{Device, Module, host_compiler};
 use grampus_driver::controller::ControllerOptions;
 use grampus_driver::storage::{MemoryStorage, Storage};
-use grampus_io_stack::bench::BenchError;
-use grampus_io_stack::bench::vector_add::{VectorAdd, VectorFiles, sum, value};
+use grampus_io_bench::BenchError;
+use grampus_io_bench::vector_add::{VectorAdd, VectorFiles, sum, value};
+use grampus_io_stack::StagingOptions;
 use grampus_io_stack::cache::CacheOptions;
-use grampus_io_stack::cuda::{Device, Module, StagingOptions, host_compiler};
 use grampus_io_stack::error::Reason;
 use grampus_io_stack::queues::QueueOptions;
 use grampus_io_stack::stack::{Stack, StackError, StackOptions};

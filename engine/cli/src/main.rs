@@ -18,6 +18,7 @@
 //! | `text_table`, `separated_values` | aligned text; comma- and tab-separated values |
 //! | `column_headings` | the names of a result's columns |
 //! | `result_writer` | results as table, csv, tsv, json, ndjson |
+//! | `calibrate` | this machine's rates, measured |
 //! | `progress` | the progress line of a query |
 //! | `session`, `session_tables` | an SQL session; its tables |
 //! | `statement_splitter`, `statement_runner` | input to statements; one statement beside its printing loop |
@@ -32,6 +33,7 @@
 
 mod args;
 mod backslash_command;
+mod calibrate;
 mod caught_signal;
 mod column_headings;
 mod completion;

@@ -406,7 +406,7 @@ fn interrupted_query_exits_with_130() {
 
 /// Whether there may be a GPU. If so, these commands measure.
 fn may_have_a_gpu() -> bool {
-    grampus_gpu_exec::library().is_ok()
+    grampus_cuda::library().is_ok()
 }
 
 #[test]

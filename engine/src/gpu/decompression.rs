@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use grampus_gpu_exec::{CudaError, Decompression, Nvcomp};
+use grampus_cuda::{CudaError, Nvcomp};
+use grampus_gpu_exec::Decompression;
 use grampus_orc_layout::codec::Codec;
 
 use super::refusal::Refusal;

@@ -11,13 +11,13 @@ use arrow::array::{
     RecordBatch, StringArray, TimestampNanosecondArray,
 };
 use bytes::Bytes;
+use grampus_cuda::{self as cuda, Device, Module, Nvcomp};
 use grampus_gpu_exec::decode::standalone::{Modules, Rows, decode};
 use grampus_gpu_exec::input::Decoded;
 use grampus_gpu_exec::input::encoded_column::{EncodedColumn, Runs, Values};
 use grampus_gpu_exec::kernel_cache::KernelCache;
 use grampus_gpu_exec::program::{Stored, Type};
 use grampus_gpu_exec::{decode as decoding, decompress as decompressing};
-use grampus_io_stack::cuda::{self, Device, Module, Nvcomp};
 use grampus_orc_layout::access::Access;
 use grampus_orc_layout::decode::{ColumnReader, dictionary_entries};
 use grampus_orc_layout::index::ColumnIndex;
@@ -54,7 +54,7 @@ fn machines() -> Option<Machines> {
     }
     let device = Device::host(2, 1 << 30);
     let modules = KernelCache::new(&device, None).unwrap();
-    let lanes = concat!(env!("CARGO_MANIFEST_DIR"), "/../io-stack/src/cuda");
+    let lanes = concat!(env!("CARGO_MANIFEST_DIR"), "/../io-stack/cuda/src");
     let text = |name: &str| std::fs::read_to_string(format!("{lanes}/{name}")).unwrap();
     let lockstep = |unit: String, entry: &str| {
         let lockstep = text("lanes.h") + &unit + &text("lanes_end.h");

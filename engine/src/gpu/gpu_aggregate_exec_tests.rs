@@ -190,7 +190,7 @@ async fn ran_on_device(context: &SessionContext, sql: &str) -> bool {
 /// One wide GROUP BY fills the dictionary. The next query begins a new one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wide_group_by_does_not_end_strings_on_the_gpu() {
-    if grampus_gpu_exec::host_compiler().is_err() {
+    if grampus_cuda::host_compiler().is_err() {
         grampus_test_support::missing(grampus_test_support::Resource::Compiler, "for kernels on host threads");
         return;
     }

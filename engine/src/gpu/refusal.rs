@@ -8,7 +8,7 @@ use arrow::datatypes::DataType;
 use datafusion::error::DataFusionError;
 use datafusion::physical_expr_common::physical_expr::fmt_sql;
 use datafusion::physical_plan::PhysicalExpr;
-use grampus_gpu_exec::CudaError;
+use grampus_cuda::CudaError;
 
 /// The reason why an aggregation cannot become a program and its input.
 #[derive(Debug, thiserror::Error)]

@@ -6,9 +6,9 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::thread::available_parallelism;
 
+use grampus_cuda::{CudaError, compiler_version, library};
 use grampus_gpu_exec::{
-    CudaError, Gpu, GpuOptions, MachineProfile, Output, Request, RunError, RunPreview, RuntimeOptions, Target,
-    compiler_version, library,
+    Gpu, GpuOptions, MachineProfile, Output, Request, RunError, RunPreview, RuntimeOptions, Target,
 };
 
 use crate::device_settings::{DeviceSettings, GpuTarget};

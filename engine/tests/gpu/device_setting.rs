@@ -74,7 +74,7 @@ async fn absent_gpu_is_a_normal_answer() {
     let context = open(folder.path(), &GPU_SETTINGS[0]).await;
     set(&context, "grampus.gpu_target", "cuda").await;
     set(&context, "grampus.device", "auto").await;
-    if grampus_gpu_exec::library().is_ok() {
+    if grampus_cuda::library().is_ok() {
         println!("ignored: there may be a GPU");
         return;
     }

@@ -23,7 +23,7 @@ fn target() -> Option<GpuTarget> {
     if std::env::var_os(CUDA).is_some() {
         return Some(GpuTarget::Cuda);
     }
-    match grampus_gpu_exec::host_compiler() {
+    match grampus_cuda::host_compiler() {
         Ok(_) => Some(GpuTarget::Host),
         Err(e) => {
             grampus_test_support::missing(grampus_test_support::Resource::Compiler, e);

@@ -136,7 +136,7 @@ pub(crate) fn has_compiler(test: &str) -> bool {
     if gpu_target() == GpuTarget::Cuda {
         return true; // NVRTC, or the test fails
     }
-    match grampus_gpu_exec::host_compiler() {
+    match grampus_cuda::host_compiler() {
         Ok(_) => true,
         Err(e) => {
             grampus_test_support::missing(grampus_test_support::Resource::Compiler, format_args!("{test}: {e}"));

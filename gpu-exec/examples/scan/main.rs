@@ -16,13 +16,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use data::{COLUMNS, Table};
+use grampus_cuda::Device;
 use grampus_gpu_exec::input::Input;
 use grampus_gpu_exec::output::{Cost, Output, ResultValues};
 use grampus_gpu_exec::program::{Aggregate, BinaryOp, Column, Expr, Function, Program, Type, Value};
 use grampus_gpu_exec::{Backing, BackingChoice, Decompression, Gpu, GpuOptions, Request, RuntimeOptions, Target};
-use grampus_io_stack::cuda::Device;
-
-use data::{COLUMNS, Table};
 use plain::{Plain, direct_rate, drop_pages};
 use report::{Line, Report, median};
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use grampus_io_stack::cuda::{Args, Device, DeviceBuffer, Event, MappedFile, Module, Stream, compile_for};
+use grampus_cuda::{Args, Device, DeviceBuffer, Event, MappedFile, Module, Stream, compile_for};
 
 use crate::Failed;
 use crate::data::Table;

@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use grampus_cuda::{Args, CudaError, Device, DeviceBuffer, Module, Nvcomp, Stream};
 use grampus_io_stack::abi::bytes_of;
-use grampus_io_stack::cuda::{Args, CudaError, Device, DeviceBuffer, Module, Nvcomp, Stream};
 
 use super::ENTRY;
 use super::decode_batch::{Addresses, batches};

@@ -9,8 +9,8 @@
 
 use std::sync::Arc;
 
+use grampus_cuda::{Args, CudaError, Device, DeviceBuffer, Module, Nvcomp, NvcompBatch, NvcompCodec, Stream};
 use grampus_io_stack::abi::bytes_of;
-use grampus_io_stack::cuda::{Args, CudaError, Device, DeviceBuffer, Module, Nvcomp, NvcompBatch, NvcompCodec, Stream};
 
 use super::chunk_table::{ChunkTable, LaunchJobs, launches};
 use super::library_memory::{BatchShape, LibraryMemory, Workspace};

@@ -8,7 +8,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer, Nvcomp, NvcompCodec};
+use grampus_cuda::{CudaError, Device, DeviceBuffer, Nvcomp, NvcompCodec};
 
 /// Alignment of the parts.
 const PART_GRAIN_BYTES: usize = 256;

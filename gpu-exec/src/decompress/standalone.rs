@@ -1,7 +1,7 @@
 //! Decompression of chunks on a device without a query, for tests and measurements.
 
+use grampus_cuda::{Args, CudaError, Device, DeviceBuffer, Module, Nvcomp, Stream};
 use grampus_io_stack::abi::bytes_of;
-use grampus_io_stack::cuda::{Args, CudaError, Device, DeviceBuffer, Module, Nvcomp, Stream};
 
 use super::ENTRY;
 use super::chunk_table::{ChunkTable, codec_number};

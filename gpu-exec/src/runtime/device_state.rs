@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use grampus_io_stack::cuda::{Device, DeviceFacts, host_compiler};
+use grampus_cuda::{Device, DeviceFacts, host_compiler};
 
 use crate::error::RunError;
 use crate::generated_kernels::GeneratedKernels;

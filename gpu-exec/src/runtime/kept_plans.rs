@@ -169,7 +169,7 @@ impl KeptPlans {
 mod tests {
     use std::sync::atomic::AtomicBool;
 
-    use grampus_io_stack::cuda::Device;
+    use grampus_cuda::Device;
 
     use super::*;
     use crate::codegen::Grouping;

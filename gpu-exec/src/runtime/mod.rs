@@ -37,7 +37,7 @@ mod warmup;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
-use grampus_io_stack::cuda::{CudaError, DeviceFacts};
+use grampus_cuda::{CudaError, DeviceFacts};
 
 use self::device_state::{DeviceState, limits_before_opening};
 pub use self::io_stack::command_backend::{FileCommands, OpenStorage};

@@ -4,8 +4,8 @@
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use grampus_cuda::{CudaError, Device, Stream};
 use grampus_driver::raw::HostPages;
-use grampus_io_stack::cuda::{CudaError, Device, Stream};
 
 use crate::decompress::library_memory::LibraryMemory;
 use crate::runtime::decoding::decode_lane::DecodeLane;
@@ -210,7 +210,7 @@ impl ResourcePool {
 
 #[cfg(test)]
 mod tests {
-    use grampus_io_stack::cuda::{HostFault, HostFaults, HostOperation};
+    use grampus_cuda::{HostFault, HostFaults, HostOperation};
 
     use super::*;
     use crate::runtime::memory::query_scratch::ScratchLayout;

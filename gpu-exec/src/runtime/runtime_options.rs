@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use grampus_io_stack::cuda::HostFaults;
+use grampus_cuda::HostFaults;
 
 use crate::machine_profile::MachineProfile;
 use crate::runtime::io_stack::command_backend::{OpenStorage, open_storage};

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use grampus_cuda::{self as cuda, Args, Device, DeviceBuffer, Grid, Module, Stream};
 use grampus_driver::controller::ControllerOptions;
 use grampus_driver::storage::MemoryStorage;
 use grampus_gpu_exec::abi::query::{self, GroupCodes, LAUNCH_FIRST, LAUNCH_FLUSH, LAUNCH_LAST, QueryHead, Refusal};
@@ -14,8 +15,8 @@ use grampus_gpu_exec::codegen::{
 };
 use grampus_gpu_exec::kernel_cache::KernelCache;
 use grampus_gpu_exec::program::{Stored, Type};
+use grampus_io_stack::StagingOptions;
 use grampus_io_stack::cache::CacheOptions;
-use grampus_io_stack::cuda::{self, Args, Device, DeviceBuffer, Grid, Module, StagingOptions, Stream};
 use grampus_io_stack::queues::QueueOptions;
 use grampus_io_stack::stack::{Column, Run, Stack, StackOptions};
 

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use grampus_cuda::{self as cuda, Device, Module};
 use grampus_gpu_exec::code_folder::CodeFolder;
 use grampus_gpu_exec::codegen::{ENTRY, GPU_LANES, QueryKernel, slow_path};
-use grampus_io_stack::cuda::{self, Device, Module};
 
-const BEGIN: &str = include_str!("../../../io-stack/src/cuda/lanes.h");
-const END: &str = include_str!("../../../io-stack/src/cuda/lanes_end.h");
+const BEGIN: &str = include_str!("../../../io-stack/cuda/src/lanes.h");
+const END: &str = include_str!("../../../io-stack/cuda/src/lanes_end.h");
 
 /// The folder that all tests share, so that each text is compiled once.
 pub(crate) fn kernel_folder() -> PathBuf {

@@ -1,9 +1,9 @@
 //! `PartialPages`: partially resident columns of a table, as the host has them. The bytes of a missing page are garbage
 //! until the kernel requests the page.
 
+use grampus_cuda::{Device, DeviceBuffer};
 use grampus_gpu_exec::abi::paging::{PagedPiece, PagingDesc};
 use grampus_io_stack::abi::bytes_of;
-use grampus_io_stack::cuda::{Device, DeviceBuffer};
 use grampus_io_stack::stack::Run;
 
 use super::random::Random;

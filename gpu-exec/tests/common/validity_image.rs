@@ -1,7 +1,7 @@
 //! `ValidityImage`: the validity of a table's column, a bit for each row, as kernels find it.
 
+use grampus_cuda::{Device, DeviceBuffer};
 use grampus_io_stack::abi::{ColumnDesc, Extent, bytes_of};
-use grampus_io_stack::cuda::{Device, DeviceBuffer};
 
 use super::interpreter::Cell;
 use super::random::Random;

@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use grampus_cuda::{self as cuda, Device, Module};
 use grampus_gpu_exec::codegen::{GPU_LANES, HOST_LANES};
 use grampus_gpu_exec::decode::standalone::{GUARD, Modules, Rows, decode, decode_groups};
 use grampus_gpu_exec::input::Decoded;
 use grampus_gpu_exec::kernel_cache::KernelCache;
 use grampus_gpu_exec::{decode, decompress};
-use grampus_io_stack::cuda::{self, Device, Module};
 
 use crate::common::lockstep;
 use crate::streams::{self, Column};

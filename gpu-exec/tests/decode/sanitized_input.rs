@@ -1,7 +1,7 @@
 //! The decoding kernel's C++ under address and undefined-behaviour sanitizers, on random bytes.
 
+use grampus_cuda as cuda;
 use grampus_gpu_exec::decode::translation_unit;
-use grampus_io_stack::cuda;
 
 /// Compiles the device code with address and undefined-behaviour checks, and decodes random bytes. `None`: the compiler
 /// lacks the checks.
@@ -63,8 +63,8 @@ fn random_bytes_are_read_in_bounds_by_one_lane() {
 #[test]
 fn random_bytes_are_read_in_bounds_by_32_lanes() {
     let (before, after) = (
-        include_str!("../../../io-stack/src/cuda/lanes.h"),
-        include_str!("../../../io-stack/src/cuda/lanes_end.h"),
+        include_str!("../../../io-stack/cuda/src/lanes.h"),
+        include_str!("../../../io-stack/cuda/src/lanes_end.h"),
     );
     if let Some(said) = decode_random_bytes("decode_random_bytes_lanes", before, after, "300") {
         assert!(!said.starts_with("0 decoded") && !said.contains(" 0 errors"), "{said}");

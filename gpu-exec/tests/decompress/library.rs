@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use grampus_cuda::{self as cuda, Device, Module, Nvcomp};
 use grampus_gpu_exec::abi::decompress::CHUNK_CORRUPT;
 use grampus_gpu_exec::decompress::chunk_table::codec_number;
 use grampus_gpu_exec::decompress::library::PREPARE;
@@ -11,7 +12,6 @@ use grampus_gpu_exec::decompress::standalone::{Chunk, decompress_by_library};
 use grampus_gpu_exec::input::chunk_list::Codec;
 use grampus_gpu_exec::kernel_cache::KernelCache;
 use grampus_host_nvcomp::Fault;
-use grampus_io_stack::cuda::{self, Device, Module, Nvcomp};
 use grampus_test_support::{Resource, missing};
 
 use crate::common::lockstep;

@@ -19,12 +19,12 @@ use std::sync::Arc;
 use codec::Codec;
 use common::lockstep;
 use common::random::Random;
+use grampus_cuda::{self as cuda, Device, Module};
 use grampus_gpu_exec::abi::decompress::{CHUNK_CORRUPT, CHUNK_TOO_LONG, CODEC_ORIGINAL};
 use grampus_gpu_exec::codegen::{GPU_LANES, HOST_LANES};
 use grampus_gpu_exec::decompress::standalone::{Chunk, decompress};
 use grampus_gpu_exec::decompress::{ENTRY, translation_unit};
 use grampus_gpu_exec::kernel_cache::KernelCache;
-use grampus_io_stack::cuda::{self, Device, Module};
 use sample_chunks::{Sample, damaged, hand_made, samples};
 
 /// A device that decompresses: warps of one lane, warps of 32 lanes in lockstep, or a GPU.

@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use grampus_cuda as cuda;
 use grampus_gpu_exec::decompress::{library_translation_unit, translation_unit};
-use grampus_io_stack::cuda;
 
 use crate::common::random::Random;
 use crate::sample_chunks::{Sample, damaged, hand_made, samples};
@@ -99,8 +99,8 @@ fn chunks_are_read_and_written_in_bounds_by_one_lane() {
 #[test]
 fn chunks_are_read_and_written_in_bounds_by_32_lanes() {
     let lanes = (
-        include_str!("../../../io-stack/src/cuda/lanes.h"),
-        include_str!("../../../io-stack/src/cuda/lanes_end.h"),
+        include_str!("../../../io-stack/cuda/src/lanes.h"),
+        include_str!("../../../io-stack/cuda/src/lanes_end.h"),
     );
     run("decompress_cases_lanes", lanes, &all(6, 600), 1);
 }

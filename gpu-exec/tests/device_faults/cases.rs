@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
+use grampus_cuda::{HostFaults, Nvcomp};
 use grampus_gpu_exec::input::Input;
 use grampus_gpu_exec::input::chunk_list::Codec;
 use grampus_gpu_exec::output::{Output, ResultColumn, ResultValues};
 use grampus_gpu_exec::program::{Expr, Program, Value};
-use grampus_gpu_exec::{Backing, BackingChoice, Decompression, Gpu, GpuOptions, HostFaults, Nvcomp, Request, RunError};
+use grampus_gpu_exec::{Backing, BackingChoice, Decompression, Gpu, GpuOptions, Request, RunError};
 use grampus_gpu_exec::{RuntimeOptions, Target};
 
 use crate::temporary_table::compression::compress_table;

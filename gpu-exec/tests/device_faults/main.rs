@@ -16,8 +16,8 @@ mod temporary_table;
 use std::sync::Arc;
 
 use cases::{Answer, Case, cases};
-use grampus_gpu_exec::{Backing, BackingChoice, Gpu, HostFault, HostFaults, HostOperation, HostUse};
-use grampus_gpu_exec::{RefusalReason, RunError, host_compiler};
+use grampus_cuda::{HostFault, HostFaults, HostOperation, HostUse, host_compiler};
+use grampus_gpu_exec::{Backing, BackingChoice, Gpu, RefusalReason, RunError};
 use grampus_test_support::{Resource, missing};
 use temporary_table::{Kind, is_cuda};
 

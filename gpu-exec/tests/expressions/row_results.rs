@@ -1,9 +1,9 @@
 //! Expressions by row: a kernel's value for each row against the interpreter's.
 
+use grampus_cuda::Module;
 use grampus_gpu_exec::abi::query::Refusal;
 use grampus_gpu_exec::codegen::{Access, Grouping, QueryKernel};
 use grampus_gpu_exec::program::{Column, Expr, Function, Program, Type};
-use grampus_io_stack::cuda::Module;
 
 use crate::common::interpreter::{self, Cell, Scalar};
 use crate::common::kernel_runner::{BLOCK_WARPS, DeviceTable, Division, Table, Target, run, targets};

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use grampus_cuda::Nvcomp;
 use grampus_gpu_exec::input::Placement;
 use grampus_gpu_exec::input::chunk_list::Codec;
 use grampus_gpu_exec::output::{Output, ResultValues};
 use grampus_gpu_exec::program::{BinaryOp, Expr, Program, Type, Value};
 use grampus_gpu_exec::{Backing, BackingChoice, Decompression, Gpu, Request, RunError};
-use grampus_io_stack::cuda::Nvcomp;
 
 use super::compression::CODECS;
 use super::{GROUP_ROWS, Kind, Shape, Table, is_cuda, is_null, program, value};

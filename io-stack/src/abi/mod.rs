@@ -11,6 +11,7 @@
 //! | `cache` | `cache.h`: the cache, and the line size of `types.h` |
 //! | `column` | `column.h`: extents, columns, storages |
 //! | `io_stack` | `io_stack.h`: the parameter of kernels |
+//! | `plain_structs` | those that kernels take or leave as bytes |
 //! | `shared_structs` | the macro that declares a mirror |
 //!
 //! **Invariant:** a mismatch between mirror and header fails the compile. [`static_asserts`] stands in each unit that
@@ -21,6 +22,8 @@ mod cache;
 mod column;
 mod io_stack;
 mod nvme;
+#[allow(unsafe_code)]
+mod plain_structs;
 mod queue;
 mod shared_structs;
 mod status;

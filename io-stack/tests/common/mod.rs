@@ -6,7 +6,7 @@ pub(crate) mod test_program;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use grampus_io_stack::cuda::host_compiler;
+use grampus_cuda::host_compiler;
 
 /// Folder for a test's files, one for each name.
 pub(crate) fn scratch(name: &str) -> PathBuf {

@@ -3,7 +3,7 @@
 // interleaves, too.
 // Usage: protocol threads|fibers|nth|bounds SEED COUNT [MUTANT]
 #ifdef GRAMPUS_LANES
-#include "../../src/cuda/lanes.h"
+#include "../../cuda/src/lanes.h"
 #endif
 #include <atomic>
 #include <thread>

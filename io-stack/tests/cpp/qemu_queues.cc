@@ -6,7 +6,7 @@
 // The last arguments are bus addresses, which are offsets in the RAM. `store` also stores and flushes. It writes the
 // bytes that the namespace must then have to standard error.
 #ifdef GRAMPUS_LANES
-#include "../../src/cuda/lanes.h"
+#include "../../cuda/src/lanes.h"
 #endif
 #include <fcntl.h>
 #include <sched.h>
@@ -20,7 +20,7 @@
 #include "stores.h"
 #include "workload.h"
 #ifdef GRAMPUS_LANES
-#include "../../src/cuda/lanes_end.h"
+#include "../../cuda/src/lanes_end.h"
 #endif
 
 namespace grampus_host {

@@ -2,7 +2,7 @@
 // chooses the next one at every step. Stands behind the device headers.
 #pragma once
 #ifdef GRAMPUS_LANES
-#include "../../src/cuda/lanes_end.h"
+#include "../../cuda/src/lanes_end.h"
 #endif
 #include <sched.h>
 #include <ucontext.h>

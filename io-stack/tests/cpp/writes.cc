@@ -3,7 +3,7 @@
 // flushed value or a later one.
 // Usage: writes threads|fibers|power|bounds SEED COUNT [MUTANT]
 #ifdef GRAMPUS_LANES
-#include "../../src/cuda/lanes.h"
+#include "../../cuda/src/lanes.h"
 #endif
 #include "stores.h"
 #include "schedule.h"

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use grampus_gpu_exec::bench::{self, BenchOptions, Figure, sections};
+use grampus_io_bench::{self as bench, BenchOptions, Figure, sections};
 
 use crate::args::BenchIoArgs;
 use crate::exit_error::{ErrorReport, ExitError};

@@ -4,11 +4,12 @@ use std::io::{self, Write};
 
 use grampus::GrampusOptions;
 use grampus::config::cache_folder;
-use grampus::gpu::calibration::{Calibration, calibrate};
-use grampus_gpu_exec::machine_report::MachineReport;
+use grampus::gpu::calibration::Calibration;
+use grampus_cuda::machine_report::MachineReport;
 use serde::Serialize;
 
 use crate::args::DeviceArgs;
+use crate::calibrate::calibrate;
 use crate::exit_error::{ErrorReport, ExitError};
 use crate::interrupts::{Interrupts, SignalMode};
 use crate::scratch_folder;

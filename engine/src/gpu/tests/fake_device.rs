@@ -9,11 +9,10 @@ use std::time::{Duration, Instant};
 use arrow::array::{Float64Array, RecordBatch};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use grampus_cuda::CudaError;
 use grampus_gpu_exec::input::Input;
 use grampus_gpu_exec::program::Program;
-use grampus_gpu_exec::{
-    Backing, ColumnChoice, CudaError, Output, RefusalReason, Request, RunError, RunPreview, Shortage,
-};
+use grampus_gpu_exec::{Backing, ColumnChoice, Output, RefusalReason, Request, RunError, RunPreview, Shortage};
 use grampus_orc_layout::write::{ArrowWriter, WriterProperties};
 
 use crate::Grampus;

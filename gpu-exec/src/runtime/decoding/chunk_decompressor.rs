@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use grampus_cuda::{Args, CudaError, DeviceBuffer, Module};
 use grampus_io_stack::abi::bytes_of;
-use grampus_io_stack::cuda::{Args, CudaError, DeviceBuffer, Module};
 
 use crate::abi::decompress::DecompressLaunch;
 use crate::codegen::BLOCK_THREADS;

@@ -1,6 +1,6 @@
 //! `DecodeContext`: stream, kernels and memory for decompression and decoding.
 
-use grampus_io_stack::cuda::{CudaError, Device, Kernel, Stream};
+use grampus_cuda::{CudaError, Device, Kernel, Stream};
 
 use crate::codegen::{BLOCK_THREADS, GPU_LANES};
 use crate::decompress::library_memory::LibraryMemory;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use grampus_cuda::{Args, CudaError, Module};
 use grampus_io_stack::abi::bytes_of;
-use grampus_io_stack::cuda::{Args, CudaError, Module};
 
 use crate::abi::decode::{DECODE_JOBS, DecodeJob, DecodeLaunch};
 use crate::codegen::BLOCK_THREADS;

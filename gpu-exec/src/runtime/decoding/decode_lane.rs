@@ -1,7 +1,7 @@
 //! `DecodeLane`: a stream in which a query's columns are decoded, with the memory for that. A query has several, which
 //! take turns: while the last warps of one launch are busy, the next one's begin.
 
-use grampus_io_stack::cuda::{CudaError, Device, Stream};
+use grampus_cuda::{CudaError, Device, Stream};
 
 use crate::decompress::library_memory::LibraryMemory;
 

@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use grampus_cuda::Slot;
 use grampus_driver::files::NamespaceFile;
-use grampus_io_stack::cuda::Slot;
 
 use crate::error::RunError;
 use crate::input::FileVersion;
@@ -184,7 +184,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use grampus_io_stack::cuda::{Device, PinnedBuffer, slots};
+    use grampus_cuda::{Device, PinnedBuffer, slots};
 
     #[test]
     fn reads_past_the_page_cache_bring_the_same_bytes() {

@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
+use grampus_cuda::Device;
 use grampus_driver::controller::ControllerOptions;
 use grampus_driver::files::{NamespaceFile, NamespaceRange};
 use grampus_driver::storage::{CachedFile, MappedFile, Storage};
+use grampus_io_stack::StagingOptions;
 use grampus_io_stack::cache::CacheOptions;
-use grampus_io_stack::cuda::{Device, StagingOptions};
 use grampus_io_stack::queues::QueueOptions;
 use grampus_io_stack::stack::{Column, Run, Stack, StackError, StackOptions};
 

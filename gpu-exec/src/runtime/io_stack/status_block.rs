@@ -1,7 +1,7 @@
 //! `StatusBlock`: what kernels are told of the I/O stack when no column is read by command: where to raise a status.
 
+use grampus_cuda::{CudaError, Device, DeviceBuffer, PinnedBuffer};
 use grampus_io_stack::abi::{CacheDesc, IoStack, Stats, Status};
-use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer, PinnedBuffer};
 use grampus_io_stack::error::{DeviceError, Reason};
 use grampus_io_stack::stack::StackError;
 

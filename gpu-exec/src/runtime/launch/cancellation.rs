@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use grampus_io_stack::cuda::Event;
+use grampus_cuda::Event;
 
 use crate::error::RunError;
 use crate::runtime::launch::io_binding::IoBinding;

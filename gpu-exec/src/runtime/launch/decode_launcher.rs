@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use grampus_io_stack::cuda::{CudaError, Event};
+use grampus_cuda::{CudaError, Event};
 
 use crate::decompress::chunk_table::ChunkTable;
 use crate::error::RunError;

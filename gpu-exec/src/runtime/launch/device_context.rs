@@ -1,6 +1,6 @@
 //! `DeviceContext`: device, streams, and memory that all launches of a query use.
 
-use grampus_io_stack::cuda::{Device, Stream};
+use grampus_cuda::{Device, Stream};
 
 use crate::decompress::library_memory::LibraryMemory;
 use crate::kernel_cache::KernelCache;

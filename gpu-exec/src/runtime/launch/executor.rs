@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
-use grampus_io_stack::cuda::MappedFile;
+use grampus_cuda::MappedFile;
 use grampus_io_stack::stack::StackError;
 
 use crate::codegen::QueryKernel;

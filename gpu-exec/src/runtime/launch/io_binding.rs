@@ -7,8 +7,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
+use grampus_cuda::{Args, CudaError, Device, Event, Grid, Kernel, Stream};
 use grampus_io_stack::abi::{ColumnDesc, IoStack, Stats};
-use grampus_io_stack::cuda::{Args, CudaError, Device, Event, Grid, Kernel, Stream};
 use grampus_io_stack::stack::{Column, Stack, StackError};
 
 use crate::error::RunError;

@@ -1,8 +1,8 @@
 //! `KernelArguments`: where everything is that a query's launches are told of, and `KernelResults`: what its kernels
 //! left there.
 
+use grampus_cuda::{CudaError, DeviceBuffer, PinnedBuffer, Stream};
 use grampus_io_stack::abi::{Bytes, ColumnDesc, Extent, IoStack};
-use grampus_io_stack::cuda::{CudaError, DeviceBuffer, PinnedBuffer, Stream};
 
 use crate::abi::paging::PagingDesc;
 use crate::abi::query::{GroupCodes, KeyCodes, QueryHead, RowRun, Sizes, argument_bits};

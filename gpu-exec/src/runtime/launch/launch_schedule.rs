@@ -2,7 +2,6 @@
 //! warps: what a warp adds up, and in which order, does not depend on the division.
 
 use crate::abi::query::{LAUNCH_FIRST, LAUNCH_FLUSH, LAUNCH_LAST, RowRun};
-
 use crate::runtime::transfer::copy_job::{CopyJob, CopySource};
 
 /// One launch.
@@ -117,7 +116,7 @@ mod tests {
     use super::*;
     use crate::abi::query::row_runs;
     use crate::runtime::memory::copy_target::CopyTarget;
-    use grampus_io_stack::cuda::{Device, DeviceBuffer};
+    use grampus_cuda::{Device, DeviceBuffer};
     use std::sync::Arc;
 
     fn jobs(parts: &[(u64, usize, u64)]) -> Vec<CopyJob> {

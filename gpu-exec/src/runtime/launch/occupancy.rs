@@ -1,6 +1,6 @@
 //! Occupancy: how many blocks a launch has, and how long its rows wait for a full warp.
 
-use grampus_io_stack::cuda::{CudaError, Device, Kernel};
+use grampus_cuda::{CudaError, Device, Kernel};
 
 use crate::abi::query::PATIENCE_ENDLESS;
 use crate::codegen::{BLOCK_THREADS, GPU_LANES};

@@ -12,7 +12,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use grampus_io_stack::cuda::Stream;
+use grampus_cuda::Stream;
 use grampus_io_stack::error::Reason;
 use grampus_io_stack::stack::StackError;
 

@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use grampus_io_stack::cuda::{Args, CudaError, Event, Grid, Kernel};
+use grampus_cuda::{Args, CudaError, Event, Grid, Kernel};
 
 use crate::abi::paging::PagingDesc;
 use crate::abi::query::parameter;

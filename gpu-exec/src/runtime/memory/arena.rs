@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use grampus_io_stack::cuda::DeviceBuffer;
+use grampus_cuda::DeviceBuffer;
 
 /// Ranges begin at multiples of this: values of all types are aligned, and ranges given out one after the other touch.
 pub(crate) const RANGE_GRAIN_BYTES: usize = 8;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer};
+use grampus_cuda::{CudaError, Device, DeviceBuffer};
 
 use crate::runtime::memory::arena::{Arena, DeviceRange, MARGIN_BYTES, rounded};
 use crate::runtime::memory::residency::Residency;
@@ -172,7 +172,7 @@ impl ArenaSet {
 
 #[cfg(test)]
 mod tests {
-    use grampus_io_stack::cuda::HostFaults;
+    use grampus_cuda::HostFaults;
 
     use super::*;
     use crate::runtime::memory::residency::Limits;

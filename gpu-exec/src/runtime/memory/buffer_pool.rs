@@ -14,7 +14,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use grampus_io_stack::cuda::{CudaError, Device};
+use grampus_cuda::{CudaError, Device};
 
 use crate::input::file_registry::FileId;
 use crate::runtime::memory::arena::{Arena, DeviceRange, rounded};

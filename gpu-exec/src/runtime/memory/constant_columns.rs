@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer};
+use grampus_cuda::{CudaError, Device, DeviceBuffer};
 
 /// Rows of a run. A stripe of more rows repeats the run. Whole tiles, so that few tiles end in the middle of one.
 const MAX_RUN_ROWS: u64 = 1 << 18;

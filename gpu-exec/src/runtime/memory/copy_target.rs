@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use grampus_io_stack::cuda::DeviceBuffer;
+use grampus_cuda::DeviceBuffer;
 
 use crate::runtime::memory::arena::DeviceRange;
 

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use grampus_io_stack::cuda::{CudaError, Device, MappedFile};
+use grampus_cuda::{CudaError, Device, MappedFile};
 
 use crate::error::RunError;
 use crate::input::FileVersion;

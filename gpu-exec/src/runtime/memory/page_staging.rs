@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer};
+use grampus_cuda::{CudaError, Device, DeviceBuffer};
 
 /// Share of the bytes of the staging buffer for whole columns.
 pub(crate) const PAGE_STAGING_SHARE: u64 = 4;

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use grampus_cuda::{self as cuda, CudaError, Device, PendingSlot, PinnedBuffer, Slot};
 use grampus_driver::raw::HostPages;
-use grampus_io_stack::cuda::{self, CudaError, Device, PendingSlot, PinnedBuffer, Slot};
 
 /// Bytes of values in a slot, at most.
 pub(crate) const MAX_COPY_BYTES: u64 = 4 << 20;
@@ -213,7 +213,7 @@ impl PinnedRing {
 mod tests {
     use std::sync::Arc;
 
-    use grampus_io_stack::cuda::{HostFault, HostFaults, HostOperation, Stream};
+    use grampus_cuda::{HostFault, HostFaults, HostOperation, Stream};
 
     use super::*;
 

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer, PinnedBuffer, Stream};
+use grampus_cuda::{CudaError, Device, DeviceBuffer, PinnedBuffer, Stream};
 
 /// Offsets in the buffers are multiples of this.
 const SCRATCH_GRAIN_BYTES: usize = 256;

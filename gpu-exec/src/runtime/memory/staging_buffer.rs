@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer};
+use grampus_cuda::{CudaError, Device, DeviceBuffer};
 
 use crate::runtime::memory::copy_target::CopyTarget;
 

@@ -3,8 +3,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
+use grampus_cuda::{CudaError, Device, PinnedBuffer};
 use grampus_driver::raw::HostPages;
-use grampus_io_stack::cuda::{CudaError, Device, PinnedBuffer};
 
 use crate::error::RunError;
 

@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use grampus_cuda::{Args, Device, Event, Module, PinnedBuffer, Slot, Stream};
 use grampus_io_stack::abi::bytes_of;
-use grampus_io_stack::cuda::{Args, Device, Event, Module, PinnedBuffer, Slot, Stream};
 
 use crate::abi::paging::{PAGE_BYTES, PLACE_PAGES, PUBLISH_PAGES, PageBatch, PageMove, PagesCame};
 use crate::codegen::{BLOCK_THREADS, GPU_LANES};

@@ -12,7 +12,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use grampus_io_stack::cuda::{CudaError, DeviceBuffer, Event, Part, Slot, Stream};
+use grampus_cuda::{CudaError, DeviceBuffer, Event, Part, Slot, Stream};
 
 use crate::decode::decode_batch::MAX_EXPANSION;
 use crate::decode::group_gather::{GatherLimits, GroupGather};

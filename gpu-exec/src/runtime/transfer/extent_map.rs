@@ -4,8 +4,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use grampus_cuda::{CudaError, Device, DeviceBuffer};
 use grampus_io_stack::abi::Extent;
-use grampus_io_stack::cuda::{CudaError, Device, DeviceBuffer};
 
 use crate::error::RunError;
 use crate::input::Placement;

@@ -14,7 +14,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use grampus_io_stack::cuda::Device;
+use grampus_cuda::Device;
 
 use crate::abi::paging::PAGE_BYTES;
 use crate::error::RunError;

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use grampus_io_stack::cuda::{Part, Slot, Stream};
+use grampus_cuda::{Part, Slot, Stream};
 
 use crate::decode::decode_batch::Addresses;
 use crate::error::{RefusalReason, RunError};
@@ -420,7 +420,7 @@ impl<'a> Uploader<'a> {
 
 #[cfg(test)]
 mod tests {
-    use grampus_io_stack::cuda::Device;
+    use grampus_cuda::Device;
 
     use super::*;
     use crate::input::Decoded;
@@ -445,7 +445,7 @@ mod tests {
         let device = Device::host(1, 1 << 24);
         let (ring, stream) = (PinnedRing::new(&device, 4096, 2), Stream::new(&device).unwrap());
         let to = CopyTarget {
-            buffer: Arc::new(grampus_io_stack::cuda::DeviceBuffer::new(&device, 4096).unwrap()),
+            buffer: Arc::new(grampus_cuda::DeviceBuffer::new(&device, 4096).unwrap()),
             offset: 0,
         };
         let job = |first_row| CopyJob {
