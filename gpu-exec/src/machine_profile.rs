@@ -39,9 +39,6 @@ pub struct MachineProfile {
     /// Scattered values that kernels load from registered memory.
     #[serde(rename = "mapped_loads")]
     pub mapped_loads_per_s: f64,
-    /// Bytes of a mapping in the page cache that are registered.
-    #[serde(rename = "register_bytes")]
-    pub register_bytes_per_s: f64,
     /// Commands through the queues.
     #[serde(rename = "commands")]
     pub commands_per_s: f64,
@@ -143,8 +140,6 @@ impl MachineProfile {
             push_bytes_per_s: 52e9,
             mapped_bytes_per_s: 51e9,
             mapped_loads_per_s: 100e6,
-            // 8.6 to 12.5 GB/s were measured for 16 files in tmpfs.
-            register_bytes_per_s: 10e9,
             commands_per_s: 6e6,
             fetched_pages_per_s: 12e6,
             disk_bytes_per_s: 3.5e9,
@@ -175,7 +170,6 @@ impl MachineProfile {
             self.push_bytes_per_s,
             self.mapped_bytes_per_s,
             self.mapped_loads_per_s,
-            self.register_bytes_per_s,
             self.commands_per_s,
             self.fetched_pages_per_s,
             self.disk_bytes_per_s,

@@ -61,10 +61,6 @@ fn take_figures(profile: &mut MachineProfile, figures: &[Figure]) {
         |r| &mut r.device_bytes_per_s,
         best("hits", |name| name.contains("plain scan of device memory"), 1e9),
     );
-    set(
-        |r| &mut r.register_bytes_per_s,
-        best("mapped", |name| name == "registering the file's pages", 1e9),
-    );
     // Names that go on are of other ways, such as hits in the cache.
     set(
         |r| &mut r.mapped_bytes_per_s,

@@ -30,7 +30,7 @@ pub struct ColumnShape {
     /// The bytes are in device memory. Held rows then fetch the value again, which costs next to nothing. To carry the
     /// value in the ring would cost the loop over tiles registers.
     pub on_device: bool,
-    /// The column has an array of one byte per row that marks the rows with a value. The array is read by loads.
+    /// The column has an array of one bit per row that marks the rows with a value. The array is read by loads.
     pub nullable: bool,
 }
 

@@ -206,7 +206,7 @@ impl<'a> FaultHandler<'a> {
 
     fn kernels(&self) -> Result<&PageKernels, RunError> {
         let kernels = self.kernels.get();
-        kernels.ok_or_else(|| RunError::Invalid("pages are missed before a kernel was kernels".to_owned()))
+        kernels.ok_or_else(|| RunError::Invalid("pages are missed before a kernel was launched".to_owned()))
     }
 
     /// Stops: no further page is begun.

@@ -6,43 +6,13 @@ use crate::runtime::planner::cost_model::{
     ColumnStats, CostInputs, compared_s, estimated_bytes, estimated_time, granularity_bytes, scan_time,
 };
 
-/// Whether the registration of files, done once for all their columns, costs less than it saves columns that are read
-/// sparsely.
-fn registering_pays(columns: &[ColumnStats], inputs: &CostInputs<'_>) -> bool {
-    let sparse = columns
-        .iter()
-        .filter(|c| !c.dense && c.raw_rows > 0 && c.missing_bytes > 0);
-    let (mut without, mut with, mut bytes) = (0.0, 0.0, 0);
-    for column in sparse {
-        let Some(unregistered) = column.unregistered_bytes else {
-            return false;
-        };
-        let mut least = compared_s(column, Backing::Resident, inputs);
-        if column.is_raw() && inputs.commands {
-            least = least.min(compared_s(column, Backing::Queued, inputs));
-        }
-        if can_be_paged(column, inputs) {
-            least = least.min(compared_s(column, Backing::Paged, inputs));
-        }
-        let mapped = compared_s(column, Backing::Mapped, inputs).min(least);
-        without += if unregistered == 0 { mapped } else { least };
-        with += mapped;
-        bytes = unregistered.max(bytes);
-    }
-    with + bytes as f64 / inputs.profile.register_bytes_per_s < without
-}
-
 /// One choice per column.
 pub(crate) fn choose_backings(columns: &[ColumnStats], inputs: &CostInputs<'_>) -> Vec<ColumnChoice> {
     let mut capacity = inputs.capacity;
     let whole = columns.iter().filter(|c| c.dense);
-    let whole: u64 = whole.map(|c| c.missing_bytes + c.resident_bytes).sum();
+    let whole: u64 = whole.map(|c| c.bytes.missing + c.bytes.resident).sum();
     let inputs = &CostInputs {
         pages: whole <= capacity,
-        ..*inputs
-    };
-    let inputs = &CostInputs {
-        register: registering_pays(columns, inputs),
         ..*inputs
     };
     // Columns that are read whole have the first right to device memory.
@@ -52,7 +22,7 @@ pub(crate) fn choose_backings(columns: &[ColumnStats], inputs: &CostInputs<'_>) 
     for c in order {
         let choice = choose_one(&columns[c], inputs, capacity);
         if matches!(choice.backing, Backing::Resident | Backing::Paged) {
-            capacity = capacity.saturating_sub(columns[c].missing_bytes + columns[c].resident_bytes);
+            capacity = capacity.saturating_sub(columns[c].bytes.missing + columns[c].bytes.resident);
         }
         choices[c] = Some(choice);
     }
@@ -65,7 +35,7 @@ fn choose_one(column: &ColumnStats, inputs: &CostInputs<'_>, capacity: u64) -> C
         BackingChoice::Auto => by_cost(column, inputs, capacity),
     };
     let (backing, mut reason) = backing;
-    if backing == Backing::Paged && column.by_chunk_rows > 0 {
+    if backing == Backing::Paged && column.rows.by_chunk > 0 {
         reason = format!("{reason}, by chunks of {} rows", column.chunk_rows);
     }
     if let Some(words) = decoding(column).filter(|words| *words != reason) {
@@ -77,14 +47,14 @@ fn choose_one(column: &ColumnStats, inputs: &CostInputs<'_>, capacity: u64) -> C
         estimated_bytes: estimated_bytes(column, backing, inputs),
         estimated_time: estimated_time(column, backing, inputs),
         scan_time: scan_time(column, inputs),
-        resident_bytes: column.resident_bytes,
+        resident_bytes: column.bytes.resident,
         reason,
     }
 }
 
 /// The processor that decodes.
 fn decoding(column: &ColumnStats) -> Option<&'static str> {
-    match (column.on_device_rows, column.decoded_rows) {
+    match (column.rows.on_device, column.rows.decoded) {
         (_, 0) => None,
         (0, _) => Some("decoded by the CPU"),
         (gpu, all) if gpu == all => Some("decoded by the GPU"),
@@ -110,40 +80,37 @@ fn asked_for(column: &ColumnStats, backing: Backing, inputs: &CostInputs<'_>) ->
             Backing::Resident,
             "asked for by page, but what is read whole is larger than the room for columns".to_owned(),
         ),
-        Backing::Paged if column.raw_rows + column.decoded_rows == 0 => {
+        Backing::Paged if column.rows.raw + column.rows.decoded == 0 => {
             (Backing::Resident, "one value in all rows".to_owned())
         }
-        Backing::Mapped if column.unregistered_bytes.is_none() => (
+        Backing::Mapped if !column.can_be_mapped => (
             Backing::Resident,
             "asked for mapped, but a file cannot be registered".to_owned(),
         ),
-        Backing::Mapped if column.raw_rows == 0 => {
+        Backing::Mapped if column.rows.raw == 0 => {
             (Backing::Resident, "nothing of it lies raw in its files".to_owned())
         }
         _ => (backing, "asked for".to_owned()),
     }
 }
 
-/// The backing that takes the fewest seconds of those that are possible, registration left out.
+/// The backing that takes the fewest seconds of those that are possible. Registering files for [`Backing::Mapped`] costs
+/// more than loads save: such a column is read by page, or, if its files are cold, by command.
 fn by_cost(column: &ColumnStats, inputs: &CostInputs<'_>, capacity: u64) -> (Backing, String) {
     let seconds = |backing| compared_s(column, backing, inputs);
-    if column.rows() == column.constant_rows {
+    if column.rows.all() == column.rows.constant {
         return (Backing::Resident, "one value in all rows".to_owned());
     }
-    if column.missing_bytes == 0 {
+    if column.bytes.missing == 0 {
         return (Backing::Resident, "on the device already".to_owned());
     }
-    let fits = column.missing_bytes + column.resident_bytes <= capacity;
+    let fits = column.bytes.missing + column.bytes.resident <= capacity;
     let paged = fits && can_be_paged(column, inputs);
-    if column.raw_rows == 0 && !paged {
+    if column.rows.raw == 0 && !paged {
         let why = decoding(column).unwrap_or("one value in all rows");
         return (Backing::Resident, why.to_owned());
     }
     if column.dense {
-        if !fits && column.unregistered_bytes == Some(0) {
-            let why = "read whole, larger than the room for columns, and its files are registered";
-            return (Backing::Mapped, why.to_owned());
-        }
         let why = if fits {
             "read whole, and kept on the device"
         } else {
@@ -152,10 +119,6 @@ fn by_cost(column: &ColumnStats, inputs: &CostInputs<'_>, capacity: u64) -> (Bac
         return (Backing::Resident, why.to_owned());
     }
     let mut ways = vec![(Backing::Resident, seconds(Backing::Resident))];
-    let registered = column.unregistered_bytes == Some(0) || (inputs.register && column.unregistered_bytes.is_some());
-    if registered && column.raw_rows > 0 {
-        ways.push((Backing::Mapped, seconds(Backing::Mapped)));
-    }
     if column.is_raw() && inputs.commands {
         ways.push((Backing::Queued, seconds(Backing::Queued)));
     }
@@ -168,7 +131,7 @@ fn by_cost(column: &ColumnStats, inputs: &CostInputs<'_>, capacity: u64) -> (Bac
         .map(|(b, s)| format!("{} {:.1} ms", name(*b), s * 1e3))
         .collect();
     let share = inputs.selectivity * 100.0;
-    let chunks = match column.by_chunk_rows {
+    let chunks = match column.rows.by_chunk {
         0 => String::new(),
         _ => format!(
             ", and {:.0} % of chunks have one",
@@ -182,7 +145,7 @@ fn by_cost(column: &ColumnStats, inputs: &CostInputs<'_>, capacity: u64) -> (Bac
 /// Whether pages of the column may be loaded when they are missed. Bytes that are not in the page cache are better read
 /// by many commands at once.
 fn can_be_paged(column: &ColumnStats, inputs: &CostInputs<'_>) -> bool {
-    inputs.pages && !column.dense && !column.cold && column.raw_rows + column.decoded_rows > 0
+    inputs.pages && !column.dense && !column.cold && column.rows.raw + column.rows.decoded > 0
 }
 
 fn name(backing: Backing) -> &'static str {
@@ -201,31 +164,36 @@ mod tests {
     use super::*;
     use crate::input::chunk_list::Codec;
     use crate::machine_profile::MachineProfile;
-    use crate::runtime::planner::cost_model::CompressedBytes;
+    use crate::runtime::planner::cost_model::{ColumnBytes, StoredRows};
 
     fn column(dense: bool) -> ColumnStats {
         ColumnStats {
             dense,
             width: 8,
-            raw_rows: 200_000_000,
-            decoded_rows: 0,
-            on_device_rows: 0,
-            constant_rows: 0,
-            group_rows: 0,
-            by_chunk_rows: 0,
-            chunk_rows: 0,
-            pages_there: 0,
-            groups_there: 0,
-            chunks_there: 0,
-            resident_bytes: 0,
-            missing_bytes: 1_600_000_000,
-            moved_bytes: 1_600_000_000,
-            decoded_moved_bytes: 0,
-            compressed_bytes: CompressedBytes::default(),
-            unregistered_bytes: Some(9_600_000_000),
+            rows: StoredRows {
+                raw: 200_000_000,
+                ..StoredRows::default()
+            },
+            bytes: ColumnBytes {
+                missing: 1_600_000_000,
+                moved: 1_600_000_000,
+                ..ColumnBytes::default()
+            },
+            can_be_mapped: true,
             has_one_controller: true,
-            cold: false,
+            ..ColumnStats::default()
         }
+    }
+
+    /// Such a column with all rows decoded by the CPU.
+    fn decoded() -> ColumnStats {
+        let mut column = column(false);
+        column.rows = StoredRows {
+            decoded: 200_000_000,
+            ..StoredRows::default()
+        };
+        column.bytes.decoded_moved = 1_600_000_000;
+        column
     }
 
     static PROFILE: LazyLock<MachineProfile> = LazyLock::new(MachineProfile::default);
@@ -238,7 +206,6 @@ mod tests {
             commands: true,
             capacity: 100 << 30,
             profile: &PROFILE,
-            register: false,
             pages: false,
         }
     }
@@ -267,11 +234,8 @@ mod tests {
     #[test]
     fn row_groups_are_decoded_as_they_are_missed_where_few_hold_rows_that_pass() {
         let decoded = ColumnStats {
-            raw_rows: 0,
-            decoded_rows: 200_000_000,
             group_rows: 10_000,
-            decoded_moved_bytes: 1_600_000_000,
-            ..column(false)
+            ..decoded()
         };
         assert_eq!(
             backings(std::slice::from_ref(&decoded), &inputs(1e-6)),
@@ -289,19 +253,16 @@ mod tests {
 
     /// A column of chunks with so many rows, which the device decompresses to 1.6 GB.
     fn compressed(chunk_rows: u64) -> ColumnStats {
-        let mut compressed_bytes = CompressedBytes::default();
-        *compressed_bytes.by_device.get_mut(Codec::Snappy) = 1_600_000_000;
-        ColumnStats {
-            raw_rows: 0,
-            decoded_rows: 200_000_000,
-            on_device_rows: 200_000_000,
-            by_chunk_rows: 200_000_000,
+        let mut column = ColumnStats {
             chunk_rows,
-            moved_bytes: 600_000_000,
-            decoded_moved_bytes: 600_000_000,
-            compressed_bytes,
-            ..column(false)
-        }
+            ..decoded()
+        };
+        column.rows.on_device = 200_000_000;
+        column.rows.by_chunk = 200_000_000;
+        column.bytes.moved = 600_000_000;
+        column.bytes.decoded_moved = 600_000_000;
+        *column.bytes.compressed.by_device.get_mut(Codec::Snappy) = 1_600_000_000;
+        column
     }
 
     #[test]
@@ -331,7 +292,7 @@ mod tests {
     #[test]
     fn chunks_that_are_there_are_not_loaded_again() {
         let mut column = compressed(8192);
-        column.chunks_there = 14_000;
+        column.there.chunks = 14_000;
         let choice = choose_backings(&[column.clone()], &inputs(1e-4)).remove(0);
         assert_eq!((choice.backing, choice.estimated_bytes), (Backing::Paged, 0));
         column.cold = true;
@@ -343,67 +304,28 @@ mod tests {
     fn pages_that_are_there_are_taken_to_be_wanted_again() {
         let first = choose_backings(&[column(false)], &inputs(0.0003)).remove(0);
         assert!((3_000_000..4_000_000).contains(&first.estimated_bytes), "{first:?}");
-        let again = ColumnStats {
-            pages_there: 60_000,
-            unregistered_bytes: Some(0),
-            ..column(false)
-        };
+        let mut again = column(false);
+        again.there.raw = 60_000;
         let again = choose_backings(&[again], &inputs(0.0003)).remove(0);
         assert_eq!((again.backing, again.estimated_bytes), (Backing::Paged, 0));
     }
 
     #[test]
-    fn registered_files_serve_dependents_and_a_column_on_the_device_is_used() {
-        let registered = ColumnStats {
-            unregistered_bytes: Some(0),
-            ..column(false)
-        };
-        assert_eq!(
-            backings(std::slice::from_ref(&registered), &inputs(0.0003)),
-            [Backing::Mapped]
-        );
-        let there = ColumnStats {
-            missing_bytes: 0,
-            moved_bytes: 0,
-            resident_bytes: 1_600_000_000,
-            ..registered
+    fn a_column_on_the_device_is_used() {
+        let mut there = column(false);
+        there.bytes = ColumnBytes {
+            resident: 1_600_000_000,
+            ..ColumnBytes::default()
         };
         assert_eq!(backings(&[there], &inputs(0.0003)), [Backing::Resident]);
     }
 
     #[test]
-    fn files_are_registered_when_many_columns_share_the_cost() {
-        let profile = MachineProfile {
-            commands_per_s: 1e6,
-            fetched_pages_per_s: 1e6,
-            register_bytes_per_s: 60e9,
-            ..MachineProfile::default()
-        };
-        let few = CostInputs {
-            profile: &profile,
-            ..inputs(0.0025)
-        };
-        assert_eq!(backings(&[column(false)], &few), [Backing::Resident]);
-        let many = vec![column(false); 12];
-        assert_eq!(backings(&many, &few), [Backing::Mapped; 12]);
-        let refused = ColumnStats {
-            unregistered_bytes: None,
-            ..column(false)
-        };
-        assert!(backings(&vec![refused; 12], &few).iter().all(|b| *b != Backing::Mapped));
-    }
-
-    #[test]
-    fn too_large_for_the_device_is_read_from_mappings_that_are_there_or_through_windows() {
+    fn too_large_for_the_device_is_read_through_windows() {
         let small = CostInputs {
             capacity: 1 << 30,
             ..inputs(0.0003)
         };
-        let registered = ColumnStats {
-            unregistered_bytes: Some(0),
-            ..column(true)
-        };
-        assert_eq!(backings(&[registered], &small), [Backing::Mapped]);
         let choice = &choose_backings(&[column(true)], &small)[0];
         assert_eq!(choice.backing, Backing::Resident);
         assert!(choice.reason.contains("window"), "{}", choice.reason);
@@ -419,18 +341,14 @@ mod tests {
 
     #[test]
     fn reasons_name_the_decoder_and_the_gpu_gets_encoded_bytes() {
-        let stored = ColumnStats {
-            raw_rows: 0,
-            decoded_rows: 200,
-            on_device_rows: 200,
-            moved_bytes: 300,
-            ..column(true)
-        };
-        let choice = |on_device_rows| {
-            let column = ColumnStats {
-                on_device_rows,
-                ..stored.clone()
+        let choice = |on_device| {
+            let mut column = column(true);
+            column.rows = StoredRows {
+                decoded: 200,
+                on_device,
+                ..StoredRows::default()
             };
+            column.bytes.moved = 300;
             choose_backings(&[column], &inputs(0.1)).remove(0)
         };
         assert_eq!(choice(200).reason, "decoded by the GPU");
@@ -448,10 +366,8 @@ mod tests {
             };
             choose_backings(&[column], &inputs).remove(0).backing
         };
-        let decoded = ColumnStats {
-            decoded_rows: 1,
-            ..column(false)
-        };
+        let mut decoded = column(false);
+        decoded.rows.decoded = 1;
         assert_eq!(asked(Backing::Queued, column(true)), Backing::Queued);
         assert_eq!(asked(Backing::Queued, decoded.clone()), Backing::Resident);
         for choice in [BackingChoice::All(Backing::Queued), BackingChoice::Auto] {
@@ -470,7 +386,7 @@ mod tests {
         assert_eq!(asked(Backing::Paged, decoded), Backing::Paged);
         assert_eq!(asked(Backing::Paged, column(true)), Backing::Resident);
         let refused = ColumnStats {
-            unregistered_bytes: None,
+            can_be_mapped: false,
             ..column(true)
         };
         assert_eq!(asked(Backing::Mapped, refused), Backing::Resident);

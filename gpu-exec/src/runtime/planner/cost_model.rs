@@ -34,45 +34,69 @@ fn zipped(bytes: &PerCodec<u64>, rates: &PerCodec<f64>) -> f64 {
     seconds.map(|(bytes, rate)| bytes as f64 / rate).sum()
 }
 
+/// Selected rows of a column, by how they are stored.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct StoredRows {
+    /// Raw in their files.
+    pub(crate) raw: u64,
+    /// To be decoded.
+    pub(crate) decoded: u64,
+    /// Of these, those that the GPU decodes.
+    pub(crate) on_device: u64,
+    /// Of the decoded rows, those that are paged by chunk.
+    pub(crate) by_chunk: u64,
+    /// All with one value.
+    pub(crate) constant: u64,
+}
+
+impl StoredRows {
+    pub(crate) fn all(&self) -> u64 {
+        self.raw + self.decoded + self.constant
+    }
+}
+
+/// Bytes of a column, by what is to be done for them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ColumnBytes {
+    /// Of stripes that are resident.
+    pub(crate) resident: u64,
+    /// Of the other stripes, in device memory.
+    pub(crate) missing: u64,
+    /// Moved for those: fewer if the GPU decodes.
+    pub(crate) moved: u64,
+    /// Of these, for rows that have to be decoded.
+    pub(crate) decoded_moved: u64,
+    /// Values' bytes of those that come out of compression chunks.
+    pub(crate) compressed: CompressedBytes,
+}
+
+/// Resident pages of partially resident stripes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ResidentPages {
+    /// Of 64 raw bytes.
+    pub(crate) raw: u64,
+    /// Row groups.
+    pub(crate) groups: u64,
+    /// Compression chunks.
+    pub(crate) chunks: u64,
+}
+
 /// Facts about one column, known before the query.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct ColumnStats {
     /// The column is read whole: the first conjunct needs it, or there is no filter.
     pub(crate) dense: bool,
     /// Bytes of a value.
     pub(crate) width: u64,
-    /// Selected rows that lie raw in their files.
-    pub(crate) raw_rows: u64,
-    /// Selected rows that have to be decoded.
-    pub(crate) decoded_rows: u64,
-    /// Of these, the rows that the GPU decodes.
-    pub(crate) on_device_rows: u64,
-    /// Selected rows that all have one value.
-    pub(crate) constant_rows: u64,
+    pub(crate) rows: StoredRows,
     /// Rows of a row group of the stripes that are decoded, the most of any.
     pub(crate) group_rows: u64,
-    /// Of the decoded rows, those that are paged by chunk.
-    pub(crate) by_chunk_rows: u64,
-    /// Rows of a chunk of these, the most of any.
+    /// Rows of a chunk of the stripes that are paged by chunk, the most of any.
     pub(crate) chunk_rows: u64,
-    /// Resident pages of partially resident stripes: of 64 raw bytes.
-    pub(crate) pages_there: u64,
-    /// Resident row groups of partially resident stripes.
-    pub(crate) groups_there: u64,
-    /// Resident chunks of partially resident stripes.
-    pub(crate) chunks_there: u64,
-    /// Bytes of stripes that are resident.
-    pub(crate) resident_bytes: u64,
-    /// Bytes of the other stripes in device memory.
-    pub(crate) missing_bytes: u64,
-    /// Bytes that are moved for those: fewer if the GPU decodes.
-    pub(crate) moved_bytes: u64,
-    /// Of these, the bytes of rows that have to be decoded.
-    pub(crate) decoded_moved_bytes: u64,
-    /// Values' bytes of those that come out of compression chunks.
-    pub(crate) compressed_bytes: CompressedBytes,
-    /// Bytes of the files with raw rows that are not registered; `None`: one of them cannot be.
-    pub(crate) unregistered_bytes: Option<u64>,
+    pub(crate) there: ResidentPages,
+    pub(crate) bytes: ColumnBytes,
+    /// The files with raw rows are registered, or can be.
+    pub(crate) can_be_mapped: bool,
     /// All raw values are in files that the software controller reads, or on drives of one NVMe controller.
     pub(crate) has_one_controller: bool,
     /// Some of the files' pages are not in the page cache.
@@ -82,7 +106,7 @@ pub(crate) struct ColumnStats {
 impl ColumnStats {
     /// Whether the column can be read by command: all of it lies raw, where one controller reads it.
     pub(crate) fn is_raw(&self) -> bool {
-        self.decoded_rows == 0 && self.constant_rows == 0 && self.raw_rows > 0 && self.has_one_controller
+        self.rows.decoded == 0 && self.rows.constant == 0 && self.rows.raw > 0 && self.has_one_controller
     }
 
     /// Pages that are to be loaded, if a share of `selectivity` passes. Resident ones are taken to be read again: most
@@ -92,27 +116,23 @@ impl ColumnStats {
             let touched = blocks_touched(rows, self.width, selectivity, page_rows.max(1) * self.width);
             (touched - there as f64).max(0.0)
         };
-        let by_group_rows = self.decoded_rows.saturating_sub(self.by_chunk_rows);
+        let by_group_rows = self.rows.decoded.saturating_sub(self.rows.by_chunk);
         MissingPages {
-            raw: missing(self.raw_rows, PAGE_BYTES / self.width.max(1), self.pages_there),
-            groups: missing(by_group_rows, self.group_rows, self.groups_there),
-            chunks: missing(self.by_chunk_rows, self.chunk_rows, self.chunks_there),
+            raw: missing(self.rows.raw, PAGE_BYTES / self.width.max(1), self.there.raw),
+            groups: missing(by_group_rows, self.group_rows, self.there.groups),
+            chunks: missing(self.rows.by_chunk, self.chunk_rows, self.there.chunks),
         }
     }
 
     /// Share of the decoded rows in pages that are to be loaded.
     fn missing_share(&self, pages: &MissingPages) -> f64 {
         let rows = pages.groups * self.group_rows as f64 + pages.chunks * self.chunk_rows as f64;
-        (rows / self.decoded_rows.max(1) as f64).min(1.0)
+        (rows / self.rows.decoded.max(1) as f64).min(1.0)
     }
 
     /// Share of the chunks that hold a row that passes, if a share of `selectivity` does.
     pub(super) fn touched_chunks(&self, selectivity: f64) -> f64 {
         share_touched(selectivity, self.chunk_rows as f64)
-    }
-
-    pub(crate) fn rows(&self) -> u64 {
-        self.raw_rows + self.decoded_rows + self.constant_rows
     }
 }
 
@@ -135,8 +155,6 @@ pub(crate) struct CostInputs<'a> {
     /// Device memory for columns, in bytes.
     pub(crate) capacity: u64,
     pub(crate) profile: &'a MachineProfile,
-    /// Files may be registered for columns that are read sparsely.
-    pub(crate) register: bool,
     /// Columns that are read whole fit in device memory: passes can be replayed for pages.
     pub(crate) pages: bool,
 }
@@ -154,7 +172,7 @@ fn share_touched(selectivity: f64, rows: f64) -> f64 {
     1.0 - (1.0 - selectivity.clamp(0.0, 1.0)).powf(rows)
 }
 
-/// Time to move and decode a column, without registering files. Files are taken to be in the page cache, as in an
+/// Time to move and decode a column. Files are taken to be in the page cache, as in an
 /// estimate of the CPU's time.
 pub(super) fn estimated_time(column: &ColumnStats, backing: Backing, inputs: &CostInputs<'_>) -> Duration {
     Duration::from_secs_f64(moving_s(column, backing, inputs, false))
@@ -169,24 +187,24 @@ pub(super) fn compared_s(column: &ColumnStats, backing: Backing, inputs: &CostIn
 
 fn moving_s(column: &ColumnStats, backing: Backing, inputs: &CostInputs<'_>, cold: bool) -> f64 {
     let profile = inputs.profile;
-    let touched = |block_bytes: u64| blocks_touched(column.raw_rows, column.width, inputs.selectivity, block_bytes);
-    let raw_bytes = (column.raw_rows * column.width) as f64;
+    let touched = |block_bytes: u64| blocks_touched(column.rows.raw, column.width, inputs.selectivity, block_bytes);
+    let raw_bytes = (column.rows.raw * column.width) as f64;
     let file_bytes_per_s = match cold {
         true => profile.disk_bytes_per_s,
         false => profile.push_bytes_per_s,
     };
     // Stripes that are resident are not decoded.
-    let all = (column.missing_bytes + column.resident_bytes).max(1);
-    let by_cpu = column.decoded_rows.saturating_sub(column.on_device_rows) as f64;
-    let decode = by_cpu * (column.missing_bytes as f64 / all as f64) / profile.decoded_values_per_s();
-    let decode = decode + column.compressed_bytes.seconds(profile);
+    let all = (column.bytes.missing + column.bytes.resident).max(1);
+    let by_cpu = column.rows.decoded.saturating_sub(column.rows.on_device) as f64;
+    let decode = by_cpu * (column.bytes.missing as f64 / all as f64) / profile.decoded_values_per_s();
+    let decode = decode + column.bytes.compressed.seconds(profile);
     match backing {
-        Backing::Resident => column.moved_bytes as f64 / file_bytes_per_s + decode,
+        Backing::Resident => column.bytes.moved as f64 / file_bytes_per_s + decode,
         Backing::Paged => {
             let pages = column.missing_pages(inputs.selectivity);
             let share = column.missing_share(&pages);
-            let decode = by_cpu / profile.decoded_values_per_s() + column.compressed_bytes.seconds(profile);
-            let bytes = column.decoded_moved_bytes as f64;
+            let decode = by_cpu / profile.decoded_values_per_s() + column.bytes.compressed.seconds(profile);
+            let bytes = column.bytes.decoded_moved as f64;
             // Each page is a read, and takes part of its column's bytes and decoding.
             let reads = pages.raw + pages.groups + pages.chunks;
             reads / profile.fetched_pages_per_s + share * (bytes / file_bytes_per_s + decode)
@@ -202,7 +220,7 @@ fn moving_s(column: &ColumnStats, backing: Backing, inputs: &CostInputs<'_>, col
                 true => touched(FILE_PAGE_BYTES) * FILE_PAGE_BYTES as f64 / profile.disk_bytes_per_s,
                 false => 0.0,
             };
-            loads.max(disk) + (column.decoded_rows * column.width) as f64 / file_bytes_per_s + decode
+            loads.max(disk) + (column.rows.decoded * column.width) as f64 / file_bytes_per_s + decode
         }
         Backing::Queued if column.dense => raw_bytes / file_bytes_per_s,
         Backing::Queued => {
@@ -217,16 +235,16 @@ fn moving_s(column: &ColumnStats, backing: Backing, inputs: &CostInputs<'_>, col
 /// the encoded bytes (docs/experiments/0010-decoding-on-the-gpu.md); decompressing does.
 pub(super) fn scan_time(column: &ColumnStats, inputs: &CostInputs<'_>) -> Duration {
     let share = if column.dense { 1.0 } else { inputs.selectivity };
-    let bytes = ((column.raw_rows + column.decoded_rows) * column.width) as f64 * share;
+    let bytes = ((column.rows.raw + column.rows.decoded) * column.width) as f64 * share;
     Duration::from_secs_f64(bytes / inputs.profile.device_bytes_per_s)
 }
 
 /// Bytes of the smallest range that is moved.
 pub(super) fn granularity_bytes(column: &ColumnStats, backing: Backing, inputs: &CostInputs<'_>) -> u64 {
     match backing {
-        Backing::Resident => MAX_COPY_BYTES.min((column.rows() * column.width).max(1)),
-        Backing::Paged if column.raw_rows > 0 => PAGE_BYTES,
-        Backing::Paged if column.by_chunk_rows > 0 => column.chunk_rows * column.width,
+        Backing::Resident => MAX_COPY_BYTES.min((column.rows.all() * column.width).max(1)),
+        Backing::Paged if column.rows.raw > 0 => PAGE_BYTES,
+        Backing::Paged if column.rows.by_chunk > 0 => column.chunk_rows * column.width,
         Backing::Paged => (column.group_rows * column.width).max(1),
         Backing::Mapped => LINK_SECTOR_BYTES,
         Backing::Queued => inputs.sector_bytes,
@@ -235,7 +253,7 @@ pub(super) fn granularity_bytes(column: &ColumnStats, backing: Backing, inputs: 
 
 /// Bytes that are moved.
 pub(super) fn estimated_bytes(column: &ColumnStats, backing: Backing, inputs: &CostInputs<'_>) -> u64 {
-    let rows = column.raw_rows;
+    let rows = column.rows.raw;
     let touched = |block_bytes: u64| match column.dense {
         true => rows * column.width,
         false => {
@@ -244,13 +262,13 @@ pub(super) fn estimated_bytes(column: &ColumnStats, backing: Backing, inputs: &C
         }
     };
     match backing {
-        Backing::Resident => column.moved_bytes,
+        Backing::Resident => column.bytes.moved,
         Backing::Paged => {
             let pages = column.missing_pages(inputs.selectivity);
-            let decoded = column.missing_share(&pages) * column.decoded_moved_bytes as f64;
+            let decoded = column.missing_share(&pages) * column.bytes.decoded_moved as f64;
             (pages.raw * PAGE_BYTES as f64 + decoded) as u64
         }
-        Backing::Mapped => touched(LINK_SECTOR_BYTES) + column.decoded_rows * column.width,
+        Backing::Mapped => touched(LINK_SECTOR_BYTES) + column.rows.decoded * column.width,
         Backing::Queued => touched(inputs.sector_bytes),
     }
 }

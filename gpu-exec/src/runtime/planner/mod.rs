@@ -30,9 +30,9 @@ use crate::runtime::file_io::file_source::{FileSource, OpenedFile};
 use crate::runtime::file_io::page_cache_probe::direct_if_cold;
 use crate::runtime::memory::column_key::ColumnKey;
 use crate::runtime::memory::page_table::chunk_rows;
-use crate::runtime::memory::residency::{Presence, Residency};
+use crate::runtime::memory::residency::{Known, Presence, Residency};
 use crate::runtime::planner::backing::choose_backings;
-use crate::runtime::planner::cost_model::{ColumnStats, CompressedBytes, CostInputs};
+use crate::runtime::planner::cost_model::{ColumnStats, CostInputs};
 pub(crate) use crate::runtime::planner::kernel_choice::KernelChoice;
 pub(crate) use crate::runtime::planner::validate::check_arguments;
 use crate::runtime::planner::validate::validate;
@@ -216,7 +216,6 @@ fn choose_for(
         commands: rates.commands,
         capacity: residency.known().capacity(),
         profile: rates.profile,
-        register: false,
         pages: false,
     };
     let choices = choose_backings(&stats, &inputs);
@@ -226,7 +225,7 @@ fn choose_for(
     Ok(QueryPlan {
         ids: Vec::new(),
         sources: Vec::new(),
-        missing_bytes: missing.map(|(column, _)| column.missing_bytes).sum(),
+        missing_bytes: missing.map(|(column, _)| column.bytes.missing).sum(),
         kernel,
         choices,
         dense,
@@ -318,24 +317,7 @@ fn stats(
     let mut stats = ColumnStats {
         dense,
         width,
-        raw_rows: 0,
-        decoded_rows: 0,
-        on_device_rows: 0,
-        constant_rows: 0,
-        group_rows: 0,
-        by_chunk_rows: 0,
-        chunk_rows: 0,
-        pages_there: 0,
-        groups_there: 0,
-        chunks_there: 0,
-        resident_bytes: 0,
-        missing_bytes: 0,
-        moved_bytes: 0,
-        decoded_moved_bytes: 0,
-        compressed_bytes: CompressedBytes::default(),
-        unregistered_bytes: Some(0),
-        has_one_controller: true,
-        cold: false,
+        ..ColumnStats::default()
     };
     let mut raw_files = BTreeSet::new();
     for (at, stripe) in request.input.stripes.iter().enumerate() {
@@ -345,11 +327,11 @@ fn stats(
         let place = request.place(stripe, column);
         let (bytes, moved) = match place {
             Place::Constant(_) => {
-                stats.constant_rows += rows;
+                stats.rows.constant += rows;
                 continue;
             }
             Place::Raw(_) => {
-                stats.raw_rows += rows;
+                stats.rows.raw += rows;
                 raw_files.insert(stripe.file);
                 (stripe.rows * width, stripe.rows * width)
             }
@@ -358,7 +340,7 @@ fn stats(
                 on_device,
                 chunk_bytes,
             } => {
-                stats.decoded_rows += rows;
+                stats.rows.decoded += rows;
                 let is_marked = has_nulls && matches!(stripe.columns[column], Placement::Decoded { .. });
                 let validity = if is_marked { validity::bytes_of(stripe.rows) } else { 0 };
                 let bytes = stripe.rows * width + validity;
@@ -366,14 +348,14 @@ fn stats(
                 match chunk_bytes.filter(|_| is_on_device) {
                     Some(bytes) => {
                         is_by_chunk = true;
-                        stats.by_chunk_rows += rows;
+                        stats.rows.by_chunk += rows;
                         stats.chunk_rows = stats.chunk_rows.max(chunk_rows(bytes, width).min(stripe.rows));
                     }
                     None => stats.group_rows = stats.group_rows.max(stripe.group_rows.min(stripe.rows)),
                 }
                 stats.cold |= rows > 0 && cold[stripe.file];
                 if is_on_device {
-                    stats.on_device_rows += rows;
+                    stats.rows.on_device += rows;
                     (bytes, stored_bytes)
                 } else {
                     (bytes, bytes)
@@ -382,17 +364,17 @@ fn stats(
         };
         let presence = known.column(&key);
         if presence == Some(Presence::Whole) {
-            stats.resident_bytes += bytes;
+            stats.bytes.resident += bytes;
         } else if rows > 0 {
-            stats.missing_bytes += bytes;
-            stats.moved_bytes += moved;
+            stats.bytes.missing += bytes;
+            stats.bytes.moved += moved;
             if matches!(place, Place::Decoded { .. }) {
-                stats.decoded_moved_bytes += moved;
+                stats.bytes.decoded_moved += moved;
             }
             if let (Placement::Decoded { .. }, Some(compression)) = (&stripe.columns[column], stripe.compression) {
                 let of = match is_on_device {
-                    true => &mut stats.compressed_bytes.by_device,
-                    false => &mut stats.compressed_bytes.by_cpu,
+                    true => &mut stats.bytes.compressed.by_device,
+                    false => &mut stats.bytes.compressed.by_cpu,
                 };
                 *of.get_mut(compression.codec) += stripe.rows * width;
             }
@@ -401,26 +383,36 @@ fn stats(
                 Some(Presence::Whole) | None => 0,
             };
             match place {
-                Place::Raw(_) => stats.pages_there += there,
-                _ if is_by_chunk => stats.chunks_there += there,
-                _ => stats.groups_there += there,
+                Place::Raw(_) => stats.there.raw += there,
+                _ if is_by_chunk => stats.there.chunks += there,
+                _ => stats.there.groups += there,
             }
         }
     }
-    let mut controllers = raw_files.iter().map(|&file| request.input.files[file].controller());
-    stats.has_one_controller = controllers
-        .next()
-        .is_none_or(|first| controllers.all(|other| other == first));
-    for file in raw_files {
+    for &file in &raw_files {
         stats.cold |= cold[file];
-        let bytes = request.input.files[file].bytes;
-        let can_be_mapped = request.input.files[file].namespace.is_none();
-        let has_room = |all: u64| can_be_mapped && all <= known.limits.pin_bytes;
-        stats.unregistered_bytes = match stats.unregistered_bytes {
-            Some(all) if known.is_registered(ids[file]) => Some(all),
-            Some(all) if !known.cannot_be_registered(ids[file]) && has_room(all + bytes) => Some(all + bytes),
-            _ => None,
-        };
     }
+    stats.has_one_controller = has_one_controller(request, &raw_files);
+    stats.can_be_mapped = can_be_mapped(&known, request, ids, &raw_files);
     stats
+}
+
+/// Whether files lie where the software controller reads them, or on drives of one NVMe controller.
+fn has_one_controller(request: &Request<'_>, files: &BTreeSet<usize>) -> bool {
+    let mut controllers = files.iter().map(|&file| request.input.files[file].controller());
+    let first = controllers.next();
+    first.is_none_or(|first| controllers.all(|other| other == first))
+}
+
+/// Whether files are registered, or can be.
+fn can_be_mapped(known: &Known, request: &Request<'_>, ids: &[FileId], files: &BTreeSet<usize>) -> bool {
+    let mut pinned_bytes = 0;
+    files.iter().all(|&file| {
+        if known.is_registered(ids[file]) {
+            return true;
+        }
+        let version = &request.input.files[file];
+        pinned_bytes += version.bytes;
+        version.namespace.is_none() && !known.cannot_be_registered(ids[file]) && pinned_bytes <= known.limits.pin_bytes
+    })
 }

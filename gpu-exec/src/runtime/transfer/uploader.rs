@@ -311,7 +311,9 @@ impl<'a> Uploader<'a> {
 
     fn upload_encoded(&self, index: usize, job: &CopyJob, copy: &EncodedCopy) -> Result<bool, RunError> {
         let Some(staged) = &copy.staged else {
-            return Err(RunError::Invalid("copy bytes without a place".to_owned()));
+            return Err(RunError::Invalid(
+                "encoded bytes have no place in the staging memory".to_owned(),
+            ));
         };
         let source = opened(self.sources, copy.file)?;
         let dictionary_codes = match copy.encoded.values {
