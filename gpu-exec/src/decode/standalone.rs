@@ -277,8 +277,8 @@ fn decompress(
     };
     let (chunks, count) = match (decompression.of(table.codec), modules.library) {
         (Some(Decompressor::Library(library)), Some((_, module))) => {
-            let memory = LibraryMemory::default();
-            let calls = LibraryCalls::new(library, device, &memory, std::slice::from_ref(table), LIBRARY_BYTES)?;
+            let memory = LibraryMemory::new(LIBRARY_BYTES);
+            let calls = LibraryCalls::new(library, device, &memory, std::slice::from_ref(table))?;
             if let Some(calls) = calls {
                 calls.decompress(stream, module, [table.compressed()], failed, 0)?;
                 stream.synchronize()?; // before the memory is freed

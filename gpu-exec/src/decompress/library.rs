@@ -36,13 +36,12 @@ pub(crate) struct LibraryCalls<'a> {
 }
 
 impl<'a> LibraryCalls<'a> {
-    /// Calls for chunks like those of `tables`, which have one codec. The workspace takes at most `max_bytes`.
+    /// Calls for chunks like those of `tables`, which have one codec.
     pub(crate) fn new(
         library: &'a Nvcomp,
         device: &'a Device,
         memory: &LibraryMemory,
         tables: &[ChunkTable],
-        max_bytes: usize,
     ) -> Result<Option<Self>, CudaError> {
         let Some(first) = tables.first() else { return Ok(None) };
         let most = |value: fn(&ChunkTable) -> u32| tables.iter().map(value).max().unwrap_or(0);
@@ -52,7 +51,7 @@ impl<'a> LibraryCalls<'a> {
             max_bytes: most(|table| table.max_bytes),
         };
         let chunks = tables.iter().map(|table| table.compressed).sum();
-        let workspace = memory.workspace(device, library, shape, chunks, max_bytes)?;
+        let workspace = memory.workspace(device, library, shape, chunks)?;
         if workspace.is_none() {
             log::warn!("too little device memory for nvCOMP: the CPU decompresses");
         }

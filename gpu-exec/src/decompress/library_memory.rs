@@ -83,25 +83,38 @@ pub(crate) struct Workspace {
     pub(crate) chunks: usize,
 }
 
-/// The memory, kept from query to query.
-#[derive(Debug, Default)]
+/// The memory, taken when the first batch needs it, and kept from query to query.
+#[derive(Debug)]
 pub(crate) struct LibraryMemory {
+    max_bytes: usize,
     buffer: Mutex<Option<Arc<DeviceBuffer>>>,
 }
 
 impl LibraryMemory {
-    /// Memory for batches of `chunks` chunks of a shape, or of fewer chunks, as `max_bytes` and the device's free
-    /// memory allow. `None`: there is no memory for a single chunk.
+    /// Memory of at most so many bytes.
+    pub(crate) fn new(max_bytes: usize) -> Self {
+        Self {
+            max_bytes,
+            buffer: Mutex::default(),
+        }
+    }
+
+    /// Frees the memory.
+    pub(crate) fn free(&mut self) {
+        *self.buffer.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Memory for batches of `chunks` chunks of a shape, or of fewer chunks, as its bound and the device's free memory
+    /// allow. `None`: there is no memory for a single chunk.
     pub(crate) fn workspace(
         &self,
         device: &Device,
         library: &Nvcomp,
         shape: BatchShape,
         chunks: usize,
-        max_bytes: usize,
     ) -> Result<Option<Workspace>, CudaError> {
         let mut held = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut chunks, mut max_bytes) = (chunks.max(1), max_bytes);
+        let (mut chunks, mut max_bytes) = (chunks.max(1), self.max_bytes);
         loop {
             let layout = WorkspaceLayout::new(library, shape, chunks)?;
             if layout.bytes > max_bytes {

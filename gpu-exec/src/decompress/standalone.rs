@@ -67,13 +67,13 @@ pub fn decompress_by_library(
     max_bytes: usize,
 ) -> Result<Outcomes, CudaError> {
     debug_assert!(what.iter().all(|chunk| chunk.codec == codec_number(codec)));
-    let memory = LibraryMemory::default();
+    let memory = LibraryMemory::new(max_bytes);
     run(device, what, &|stream, at| {
         let mut table = ChunkTable::new(codec, at.table);
         for chunk in what {
             table.add(false, chunk.stored.len() as u32, chunk.space as u32);
         }
-        let calls = LibraryCalls::new(library, device, &memory, &[table], max_bytes)?;
+        let calls = LibraryCalls::new(library, device, &memory, &[table])?;
         calls.map_or(Ok(()), |calls| {
             let chunks = [table.compressed()];
             calls.decompress(stream, module, chunks, at.failed, at.results)

@@ -19,7 +19,6 @@ use crate::runtime::memory::buffer_pool::BufferPool;
 use crate::runtime::memory::constant_columns::ConstantColumns;
 use crate::runtime::memory::mapped_files::MappedFiles;
 use crate::runtime::memory::residency::{Limits, Residency};
-use crate::runtime::memory::staging_buffer::staging_bytes;
 use crate::runtime::query_resources::{ResourcePool, make_pages};
 use crate::runtime::runtime_options::RuntimeOptions;
 use crate::runtime::warmup;
@@ -29,12 +28,6 @@ const HOST_MEMORY_BYTES: u64 = 4 << 30;
 /// Bytes of the sector cache, at most; it also takes no more than a quarter of the device memory. The first query that
 /// reads by command takes them from the pool.
 const MAX_CACHE_BYTES: u64 = 24 << 30;
-
-/// Share of the device's free memory in which nvCOMP works for one query, and the bytes at least and at most. A chunk
-/// of 64 KiB in Zstandard takes 290 KB, and nvCOMP needs thousands of chunks at once to be fast.
-const NVCOMP_SHARE: u64 = 32;
-const MIN_NVCOMP_BYTES: u64 = 512 << 20;
-const MAX_NVCOMP_BYTES: u64 = 4 << 30;
 
 /// Shared memory of a block on a GPU that is not open: as much as an H200 has.
 const EXPECTED_SHARED_BYTES: u64 = 232_448;
@@ -107,7 +100,7 @@ impl DeviceState {
             }),
         }));
         Ok(Self {
-            resources: ResourcePool::new(&device, threads, pages)?,
+            resources: ResourcePool::new(&device, threads, runtime_options, pages)?,
             pool: Mutex::new(BufferPool::new(&device, &residency, usable)),
             mapped_files: MappedFiles::new(&device, &residency, pin_bytes(options)),
             constants: Mutex::default(),
@@ -120,18 +113,6 @@ impl DeviceState {
             facts,
             device,
         })
-    }
-
-    /// Bytes of a query's staging buffer, at most.
-    pub(crate) fn staging_bytes(&self) -> u64 {
-        let by_device = staging_bytes(self.facts.free_bytes);
-        self.runtime_options.staging_bytes.unwrap_or(by_device)
-    }
-
-    /// Bytes in which nvCOMP works for one query, at most.
-    pub(crate) fn nvcomp_bytes(&self) -> u64 {
-        let by_device = (self.facts.free_bytes / NVCOMP_SHARE).clamp(MIN_NVCOMP_BYTES, MAX_NVCOMP_BYTES);
-        self.runtime_options.nvcomp_bytes.unwrap_or(by_device)
     }
 
     pub(crate) fn pool(&self) -> MutexGuard<'_, BufferPool> {

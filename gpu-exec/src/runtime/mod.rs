@@ -42,7 +42,7 @@ use grampus_cuda::{CudaError, DeviceFacts};
 use self::device_state::{DeviceState, limits_before_opening};
 pub use self::io_stack::command_backend::{FileCommands, OpenStorage};
 use self::kept_plans::KeptPlans;
-use self::launch::executor;
+use self::launch::{executor, planned_kernel};
 use self::memory::residency::Residency;
 use self::planner::column_layouts::ColumnLayouts;
 use self::planner::{QueryPlan, Rates};
@@ -142,18 +142,7 @@ impl Gpu {
             gpu: self,
             state: &state,
         };
-        let mut layouts = ColumnLayouts::default();
-        let result = loop {
-            let program = layouts.program(&request, &state.residency);
-            let request = Request {
-                program: &program,
-                ..request
-            };
-            let result = executor::run(&state, &self.kept_plans, &request, &turn);
-            if !layouts.widen(&result, &request, &state.residency) {
-                break result;
-            }
-        };
+        let result = executor::run(&state, &self.kept_plans, &request, &turn);
         drop(discard);
         let failure = result.as_ref().err().and_then(RunError::cuda);
         if failure.is_some_and(CudaError::is_sticky) {
@@ -187,7 +176,7 @@ impl Gpu {
             None => self.preview(&request, &residency)?,
         };
         let is_compiled = |state: Arc<DeviceState>| -> Result<bool, RunError> {
-            let kernel = executor::planned_kernel(&state.generated, &request, &plan)?;
+            let kernel = planned_kernel(&state.generated, &request, &plan)?;
             Ok(state.kernels.is_compiled(&kernel))
         };
         Ok(RunPreview {
@@ -210,7 +199,7 @@ impl Gpu {
             ..request
         };
         let plan = self.preview(&request, &residency)?;
-        let kernel = executor::planned_kernel(&GeneratedKernels::default(), &request, &plan)?;
+        let kernel = planned_kernel(&GeneratedKernels::default(), &request, &plan)?;
         Ok(kernel.source().to_owned())
     }
 

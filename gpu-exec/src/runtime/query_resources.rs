@@ -7,17 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use grampus_cuda::{CudaError, Device, Stream};
 use grampus_driver::raw::HostPages;
 
-use crate::decompress::library_memory::LibraryMemory;
 use crate::runtime::decoding::decode_lane::DecodeLane;
 use crate::runtime::file_io::file_source::DIRECT_GRAIN_BYTES;
 use crate::runtime::io_stack::status_block::StatusBlock;
 use crate::runtime::memory::group_table_size::GroupTableSize;
-use crate::runtime::memory::page_staging::PageStaging;
 use crate::runtime::memory::pinned_ring::{MAX_COPY_BYTES, PinnedRing};
 use crate::runtime::memory::query_scratch::QueryScratch;
-use crate::runtime::memory::staging_buffer::StagingBuffer;
+use crate::runtime::memory::staging_buffer::{StagingBuffer, staging_bytes};
 use crate::runtime::paging::fault_buffer::FaultBuffer;
-use crate::runtime::paging::fault_handler::SLOT_BYTES;
+use crate::runtime::paging::page_resources::{PageResources, SLOT_BYTES};
+use crate::runtime::runtime_options::RuntimeOptions;
 use crate::runtime::transfer::copy_job::MAX_COPY_ROWS;
 use crate::runtime::warmup;
 use crate::validity;
@@ -35,25 +34,47 @@ const MIN_IDLE_BYTES: usize = 64 << 20;
 /// Resources that are kept while no query uses them.
 const MAX_IDLE: usize = 4;
 
-/// What one query works with. No other query uses it.
+/// Share of the staging buffer's bytes in which pages wait.
+const PAGE_STAGING_SHARE: usize = 4;
+/// Share of the device's free memory in which nvCOMP works for one query, and the bytes at least and at most. A chunk
+/// of 64 KiB in Zstandard takes 290 KB, and nvCOMP needs thousands of chunks at once to be fast.
+const NVCOMP_SHARE: u64 = 32;
+const MIN_NVCOMP_BYTES: u64 = 512 << 20;
+const MAX_NVCOMP_BYTES: u64 = 4 << 30;
+
+/// Device memory in which a query's bytes wait and are decoded, at most.
+#[derive(Debug, Clone, Copy)]
+struct DecodingBytes {
+    staging: usize,
+    /// nvCOMP's for columns. Pages have a lane's share of it beside.
+    library: usize,
+}
+
+impl DecodingBytes {
+    /// `free_bytes`: of device memory when it is opened.
+    fn new(free_bytes: u64, options: &RuntimeOptions) -> Self {
+        let staging = options.staging_bytes.unwrap_or_else(|| staging_bytes(free_bytes));
+        let library = (free_bytes / NVCOMP_SHARE).clamp(MIN_NVCOMP_BYTES, MAX_NVCOMP_BYTES);
+        Self {
+            staging: staging as usize,
+            library: options.nvcomp_bytes.unwrap_or(library) as usize,
+        }
+    }
+}
+
+/// What one query works with. No other query uses it, and no two threads of the query wait for one of its locks.
 #[derive(Debug)]
 pub(crate) struct QueryResources {
     /// The largest ones, for the query that runs alone.
     is_first: bool,
     pub(crate) compute: Stream,
     pub(crate) copy: Stream,
-    /// The stream in which pages are put in their places.
-    pub(crate) placing: Stream,
     pub(crate) ring: Arc<PinnedRing>,
-    pub(crate) page_slots: Arc<PinnedRing>,
-    pub(crate) faults: Arc<FaultBuffer>,
     pub(crate) status: StatusBlock,
-    pub(crate) scratch: QueryScratch,
-    pub(crate) staging: StagingBuffer,
+    pub(crate) scratch: Mutex<QueryScratch>,
+    pub(crate) staging: Mutex<StagingBuffer>,
     pub(crate) decode_lanes: Vec<DecodeLane>,
-    /// The same for pages, which are decoded beside columns.
-    pub(crate) page_staging: PageStaging,
-    pub(crate) page_library_memory: LibraryMemory,
+    pub(crate) pages: PageResources,
 }
 
 /// How much pinned memory a query has.
@@ -93,42 +114,64 @@ pub(crate) fn make_pages(threads: usize) -> Receiver<HostPages> {
 
 impl QueryResources {
     /// Streams and descriptions; most memory is pinned when it is needed. `is_first`: for the query that runs alone.
-    fn new(device: &Device, threads: usize, is_first: bool) -> Result<Self, CudaError> {
+    fn new(device: &Device, threads: usize, bytes: DecodingBytes, is_first: bool) -> Result<Self, CudaError> {
         let sizes = PinnedSizes::new(threads, is_first, device.is_host());
+        let decode_lanes = DecodeLane::all(device, bytes.library)?;
+        let page_bytes = (bytes.staging / PAGE_STAGING_SHARE, bytes.library / decode_lanes.len());
         Ok(Self {
             is_first,
             compute: Stream::new(device)?,
             copy: Stream::new(device)?,
-            placing: Stream::new(device)?,
             ring: Arc::new(PinnedRing::new(device, sizes.slot_bytes, sizes.slots)),
-            page_slots: Arc::new(PinnedRing::new(device, SLOT_BYTES, sizes.page_slots)),
-            faults: Arc::new(FaultBuffer::new(device, sizes.faults)),
             status: StatusBlock::new(device)?,
-            scratch: QueryScratch::new(device)?,
-            staging: StagingBuffer::default(),
-            decode_lanes: DecodeLane::all(device)?,
-            page_staging: PageStaging::default(),
-            page_library_memory: LibraryMemory::default(),
+            scratch: Mutex::new(QueryScratch::new(device)?),
+            staging: Mutex::new(StagingBuffer::new(bytes.staging)),
+            decode_lanes,
+            pages: PageResources::new(device, (sizes.page_slots, sizes.faults), page_bytes.0, page_bytes.1)?,
         })
     }
-}
 
-impl QueryResources {
+    /// All streams.
+    pub(crate) fn streams(&self) -> impl Iterator<Item = &Stream> {
+        let lanes = self.decode_lanes.iter().map(|lane| &lane.stream);
+        [&self.copy, &self.pages.placing, &self.compute]
+            .into_iter()
+            .chain(lanes)
+    }
+
+    pub(crate) fn scratch(&self) -> MutexGuard<'_, QueryScratch> {
+        // A panic ends the device's state.
+        self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn staging(&self) -> MutexGuard<'_, StagingBuffer> {
+        // A panic ends the device's state.
+        self.staging.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A query begins: the machine may have more memory than it had.
+    fn renew(&mut self) {
+        self.ring.renew();
+        self.pages.renew();
+    }
+
     /// Frees the memory in which bytes wait and are decoded.
     fn free_decoding_memory(&mut self) {
-        self.staging = StagingBuffer::default();
-        let lanes = &mut self.decode_lanes;
-        lanes
-            .iter_mut()
-            .for_each(|lane| lane.library_memory = LibraryMemory::default());
-        self.page_staging = PageStaging::default();
-        self.page_library_memory = LibraryMemory::default();
+        self.staging().free();
+        self.decode_lanes.iter_mut().for_each(|lane| lane.library_memory.free());
+        self.pages.free_decoding_memory();
     }
 
     /// Frees all device memory that is made again when it is needed.
     fn free_device_memory(&mut self) {
-        self.scratch.trim(0);
+        self.scratch().trim(0);
         self.free_decoding_memory();
+    }
+
+    /// Frees the pinned memory of slots.
+    fn release_slots(&self) {
+        self.ring.release();
+        self.pages.slots.release();
     }
 }
 
@@ -137,6 +180,7 @@ impl QueryResources {
 pub(crate) struct ResourcePool {
     device: Device,
     threads: usize,
+    bytes: DecodingBytes,
     /// Bytes of a scratch buffer beside the first query's that is kept.
     max_idle_bytes: usize,
     /// The first query's come last.
@@ -145,15 +189,23 @@ pub(crate) struct ResourcePool {
 
 impl ResourcePool {
     /// With the resources of the first query, whose memory is pinned on a thread of its own, if there are pages for it.
-    pub(crate) fn new(device: &Device, threads: usize, pages: Option<Receiver<HostPages>>) -> Result<Self, CudaError> {
-        let first = QueryResources::new(device, threads, true)?;
+    pub(crate) fn new(
+        device: &Device,
+        threads: usize,
+        options: &RuntimeOptions,
+        pages: Option<Receiver<HostPages>>,
+    ) -> Result<Self, CudaError> {
+        let free_bytes = device.facts()?.free_bytes;
+        let bytes = DecodingBytes::new(free_bytes, options);
+        let first = QueryResources::new(device, threads, bytes, true)?;
         if let Some(pages) = pages {
-            warmup::pin([&first.ring, &first.page_slots], &first.faults, pages);
+            warmup::pin([&first.ring, &first.pages.slots], &first.pages.faults, pages);
         }
         Ok(Self {
             device: device.clone(),
             threads,
-            max_idle_bytes: MIN_IDLE_BYTES.max(GroupTableSize::max_bytes(device.facts()?.free_bytes) as usize),
+            bytes,
+            max_idle_bytes: MIN_IDLE_BYTES.max(GroupTableSize::max_bytes(free_bytes) as usize),
             idle: Mutex::new(vec![first]),
         })
     }
@@ -167,11 +219,9 @@ impl ResourcePool {
         let idle = self.idle().pop();
         let mut resources = match idle {
             Some(idle) => idle,
-            None => QueryResources::new(&self.device, self.threads, false)?,
+            None => QueryResources::new(&self.device, self.threads, self.bytes, false)?,
         };
-        resources.ring.renew();
-        resources.page_slots.renew();
-        resources.page_staging.renew();
+        resources.renew();
         Ok(resources)
     }
 
@@ -182,8 +232,7 @@ impl ResourcePool {
         for resources in &mut idle {
             resources.free_device_memory();
             if pinned {
-                resources.ring.release();
-                resources.page_slots.release();
+                resources.release_slots();
             }
         }
         // Meanwhile others may have come back: the first query's still come last.
@@ -196,7 +245,7 @@ impl ResourcePool {
     /// Takes resources back of a query that has ended: nothing of it is in flight.
     pub(crate) fn give_back(&self, mut resources: QueryResources) {
         if !resources.is_first {
-            resources.scratch.trim(self.max_idle_bytes);
+            resources.scratch().trim(self.max_idle_bytes);
             resources.free_decoding_memory();
         }
         let mut idle = self.idle();
@@ -217,7 +266,7 @@ mod tests {
 
     #[test]
     fn resources_are_one_query_s_and_a_few_are_kept() {
-        let pool = ResourcePool::new(&Device::host(1, 1 << 24), 2, None).unwrap();
+        let pool = ResourcePool::new(&Device::host(1, 1 << 24), 2, &RuntimeOptions::default(), None).unwrap();
         let all: Vec<QueryResources> = (0..MAX_IDLE + 2).map(|_| pool.take().unwrap()).collect();
         let status: std::collections::BTreeSet<u64> = all.iter().map(|one| one.status.io().status).collect();
         assert_eq!(status.len(), all.len());
@@ -229,7 +278,7 @@ mod tests {
     fn a_query_finds_rings_of_full_size_and_idle_memory_is_freed_for_one_that_is_short() {
         let faults = Arc::new(HostFaults::default());
         let device = Device::faulty_host(1, 1 << 24, faults.clone());
-        let pool = ResourcePool::new(&device, 2, None).unwrap();
+        let pool = ResourcePool::new(&device, 2, &RuntimeOptions::default(), None).unwrap();
         let slots = |resources: &QueryResources| {
             let taken = std::iter::from_fn(|| resources.ring.try_take(usize::MAX).ok().flatten());
             let taken: Vec<_> = taken.collect();
@@ -241,12 +290,12 @@ mod tests {
         faults.set(Some(HostFault::out_of_memory(HostOperation::Pin, 0)));
         assert_eq!(slots(&first), 1);
         pool.give_back(first);
-        let mut first = pool.take().unwrap();
+        let first = pool.take().unwrap();
         assert_eq!(slots(&first), 4);
         let mut layout = ScratchLayout::default();
         layout.zeroed(1 << 20);
         let stream = Stream::new(&device).unwrap();
-        first.scratch.give(&layout, &stream).unwrap();
+        first.scratch().give(&layout, &stream).unwrap();
         pool.give_back(first);
         let before = faults.in_use();
         pool.free_idle(false);

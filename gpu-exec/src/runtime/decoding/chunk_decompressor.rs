@@ -54,8 +54,7 @@ impl<'a> ChunkDecompressor<'a> {
             if let Some(Decompressor::Library(library)) = context.decompression.of(codec) {
                 let of_codec = |table: &&ChunkTable| table.codec == codec && table.compressed > 0;
                 let tables: Vec<ChunkTable> = tables.iter().filter(of_codec).copied().collect();
-                let (memory, max_bytes) = context.library_memory;
-                if let Some(calls) = LibraryCalls::new(library, context.device, memory, &tables, max_bytes)? {
+                if let Some(calls) = LibraryCalls::new(library, context.device, context.library_memory, &tables)? {
                     let module = decompressor.loaded(context.kernels.around_library()?);
                     decompressor.library.push((codec, calls, module));
                 }

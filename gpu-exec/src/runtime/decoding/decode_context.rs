@@ -13,8 +13,8 @@ pub(crate) struct DecodeContext<'a> {
     pub(crate) device: &'a Device,
     pub(crate) stream: &'a Stream,
     pub(crate) kernels: &'a KernelCache,
-    /// Memory in which nvCOMP works, and its bytes at most.
-    pub(crate) library_memory: (&'a LibraryMemory, usize),
+    /// Memory in which nvCOMP works.
+    pub(crate) library_memory: &'a LibraryMemory,
     pub(crate) decompression: Decompression<'a>,
 }
 

@@ -19,8 +19,8 @@ pub(crate) struct DecodeLane {
 }
 
 impl DecodeLane {
-    /// The lanes of a query.
-    pub(crate) fn all(device: &Device) -> Result<Vec<Self>, CudaError> {
+    /// The lanes of a query, in which nvCOMP works with so many bytes together, at most.
+    pub(crate) fn all(device: &Device, library_bytes: usize) -> Result<Vec<Self>, CudaError> {
         let lanes = match device.is_host() {
             true => LANES_ON_HOST_THREADS,
             false => LANES,
@@ -28,7 +28,7 @@ impl DecodeLane {
         let lane = |_| {
             Ok(Self {
                 stream: Stream::new(device)?,
-                library_memory: LibraryMemory::default(),
+                library_memory: LibraryMemory::new(library_bytes / lanes),
             })
         };
         (0..lanes).map(lane).collect()

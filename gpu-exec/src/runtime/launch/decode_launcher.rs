@@ -20,8 +20,9 @@ use crate::options::Decompression;
 use crate::runtime::decoding::chunk_decompressor::ChunkDecompressor;
 use crate::runtime::decoding::decode_context::DecodeContext;
 use crate::runtime::decoding::decode_kernel::{DecodeKernel, DecodeTasks};
-use crate::runtime::launch::device_context::DeviceContext;
+use crate::runtime::device_state::DeviceState;
 use crate::runtime::memory::staging_buffer::STAGING_PARTS;
+use crate::runtime::query_resources::QueryResources;
 use crate::runtime::transfer::copy_job::{CopyJob, CopySource, EncodedCopy};
 use crate::runtime::transfer::uploader::Uploader;
 
@@ -31,7 +32,8 @@ const PARTS_IN_DECODING: usize = STAGING_PARTS / 2;
 
 /// How far a query's jobs are decoded.
 pub(crate) struct DecodeLauncher<'a> {
-    context: &'a DeviceContext<'a>,
+    state: &'a DeviceState,
+    resources: &'a QueryResources,
     jobs: &'a [CopyJob],
     /// By filling of a part of the staging buffer: jobs before its end.
     filling_ends: Vec<usize>,
@@ -69,7 +71,7 @@ struct LaneDecoder<'a> {
 
 impl<'a> DecodeLauncher<'a> {
     pub(crate) fn new(
-        context: &'a DeviceContext<'a>,
+        (state, resources): (&'a DeviceState, &'a QueryResources),
         jobs: &'a [CopyJob],
         decompression: Decompression<'a>,
         failed: u64,
@@ -77,7 +79,8 @@ impl<'a> DecodeLauncher<'a> {
     ) -> Result<Self, CudaError> {
         let encoded: Vec<&EncodedCopy> = jobs.iter().filter_map(encoded_copy).collect();
         let mut launcher = Self {
-            context,
+            state,
+            resources,
             jobs,
             filling_ends: filling_ends(jobs),
             run_ends: Vec::new(),
@@ -85,7 +88,7 @@ impl<'a> DecodeLauncher<'a> {
             decoders: Vec::new(),
             turn: 0,
             failed,
-            arrived: Event::new(context.device, false)?,
+            arrived: Event::new(&state.device, false)?,
             started,
             has_started: false,
             times: Vec::new(),
@@ -100,16 +103,16 @@ impl<'a> DecodeLauncher<'a> {
 
     /// Loads kernels, and takes memory, for jobs.
     fn load(&mut self, encoded: &[&EncodedCopy], decompression: Decompression<'a>) -> Result<(), CudaError> {
-        let context = self.context;
-        let cleared = Event::new(context.device, false)?;
-        cleared.record(context.compute)?;
+        let device = &self.state.device;
+        let cleared = Event::new(device, false)?;
+        cleared.record(&self.resources.compute)?;
         let tables = chunk_tables(encoded);
-        for lane in context.decode_lanes {
+        for lane in &self.resources.decode_lanes {
             let decoding = DecodeContext {
-                device: context.device,
+                device,
                 stream: &lane.stream,
-                kernels: context.kernels,
-                library_memory: (&lane.library_memory, context.library_bytes / context.decode_lanes.len()),
+                kernels: &self.state.kernels,
+                library_memory: &lane.library_memory,
                 decompression,
             };
             lane.stream.wait(&cleared)?; // the word for failures
@@ -118,7 +121,7 @@ impl<'a> DecodeLauncher<'a> {
             self.decoders.push(LaneDecoder {
                 context: decoding,
                 decompressor,
-                decoded: Event::new(context.device, false)?,
+                decoded: Event::new(device, false)?,
                 is_new: false,
             });
         }
@@ -132,7 +135,7 @@ impl<'a> DecodeLauncher<'a> {
 
     /// Kernels launched from now on find the values of the first `jobs` jobs.
     pub(crate) fn prepare(&mut self, jobs: usize, uploader: &Uploader<'_>) -> Result<(), RunError> {
-        let (copy, compute) = (self.context.copy, self.context.compute);
+        let (copy, compute) = (&self.resources.copy, &self.resources.compute);
         while self.next < jobs {
             let filling_end = self.filling_ends.get(self.run_ends.len()).copied();
             let end = filling_end.map_or(jobs, |end| jobs.min(end));
@@ -165,7 +168,7 @@ impl<'a> DecodeLauncher<'a> {
         // Copies to the same memory come after the kernels.
         let first = filling.checked_sub(1).map_or(0, |before| self.run_ends[before]);
         for (_, decoded) in &self.times[first..self.run_ends[filling]] {
-            self.context.copy.wait(decoded)?;
+            self.resources.copy.wait(decoded)?;
         }
         uploader.allow_fillings(filling + 1 + STAGING_PARTS);
         Ok(())
@@ -179,7 +182,7 @@ impl<'a> DecodeLauncher<'a> {
         else {
             return Ok(());
         };
-        let (device, stream) = (self.context.device, decoder.context.stream);
+        let (device, stream) = (&self.state.device, decoder.context.stream);
         stream.wait(&self.arrived)?;
         if !std::mem::replace(&mut self.has_started, true) {
             self.started.record(stream)?;

@@ -9,6 +9,7 @@ use crate::abi::query::{GroupCodes, KeyCodes, QueryHead, RowRun, Sizes, argument
 use crate::codegen::GroupLayout;
 use crate::options::Request;
 use crate::runtime::launch::launch_schedule::Launch;
+use crate::runtime::launch::occupancy::BlockSize;
 use crate::runtime::memory::group_table_size::GroupTableSize;
 use crate::runtime::memory::query_scratch::{ScratchBuffers, ScratchLayout, Words};
 use crate::runtime::transfer::transfer_plan::TransferPlan;
@@ -38,7 +39,7 @@ const FEW_GROUPS: u32 = 4096;
 pub(crate) struct LaunchSize {
     pub(crate) sizes: Sizes,
     pub(crate) blocks: u32,
-    pub(crate) block_warps: u32,
+    pub(crate) block: BlockSize,
     /// Lanes of a warp.
     pub(crate) lanes: u32,
     /// The size of the group table, if there is one.
@@ -49,7 +50,7 @@ pub(crate) struct LaunchSize {
 
 impl LaunchSize {
     fn warps(&self) -> usize {
-        (self.blocks * self.block_warps) as usize
+        (self.blocks * self.block.warps) as usize
     }
 
     /// Bytes that a warp keeps between launches.
@@ -70,7 +71,7 @@ impl LaunchSize {
 
 /// Offsets in the query's scratch buffers.
 pub(crate) struct KernelArguments {
-    size: LaunchSize,
+    pub(crate) size: LaunchSize,
     counters: usize,
     /// The word whether kernels refused; behind it the word in which job decoding failed.
     refused: usize,
@@ -106,7 +107,7 @@ impl CodedArguments {
     fn new(scratch: &mut ScratchLayout, size: &LaunchSize) -> Option<Self> {
         let layout = size.layout.as_ref()?;
         let words = layout.partial_words();
-        let partial_count = layout.partials(size.blocks, size.block_warps);
+        let partial_count = layout.partials(size.blocks, size.block.warps);
         Some(Self {
             keys: layout.keys.clone(),
             groups: layout.groups,

@@ -12,11 +12,11 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use grampus_cuda::Stream;
+use grampus_cuda::{Kernel, Stream};
 use grampus_io_stack::error::Reason;
 use grampus_io_stack::stack::StackError;
 
-use crate::abi::query::{Refusal, row_runs as tiles_of};
+use crate::abi::query::{Refusal, RowRun, Sizes, row_runs as tiles_of};
 use crate::codegen::{ENTRY, GPU_LANES, GroupLayout, MERGE_ENTRY, Merged, QueryKernel, WarpPartials};
 use crate::error::{RefusalReason, RunError};
 use crate::kernel_cache::{Loaded, Origin};
@@ -24,20 +24,21 @@ use crate::machine_profile::LINK_SECTOR_BYTES;
 use crate::options::{Backing, Request};
 use crate::output::{Cost, Output};
 use crate::runtime::decoding::decode_context::DecodeContext;
+use crate::runtime::device_state::DeviceState;
 use crate::runtime::launch::cancellation::Cancellation;
-use crate::runtime::launch::device_context::DeviceContext;
 use crate::runtime::launch::io_binding::IoBinding;
 use crate::runtime::launch::io_threads::{IoThreads, copy_and_load_pages, spawn, stopping_on_panic};
 use crate::runtime::launch::kernel_arguments::{KernelArguments, KernelResults, LaunchSize};
-use crate::runtime::launch::launch_schedule::{divided, schedule};
+use crate::runtime::launch::launch_schedule::{Launch, divided, schedule};
 use crate::runtime::launch::occupancy::{BLOCK_WARPS, BlockSize, blocks, patience};
-use crate::runtime::launch::replay::{LaunchContext, Replay};
+use crate::runtime::launch::replay::Replay;
 use crate::runtime::launch::row_runs::row_runs;
 use crate::runtime::memory::group_table_size::GroupTableSize;
-use crate::runtime::memory::query_scratch::{QueryScratch, ScratchLayout};
-use crate::runtime::paging::fault_handler::{FaultContext, FaultHandler};
-use crate::runtime::paging::page_decoder::PageDecoderContext;
+use crate::runtime::memory::query_scratch::ScratchLayout;
+use crate::runtime::paging::fault_handler::FaultHandler;
+use crate::runtime::paging::stored_columns::StoredColumns;
 use crate::runtime::planner::QueryPlan;
+use crate::runtime::query_resources::QueryResources;
 use crate::runtime::transfer::copy_job::CopySource;
 use crate::runtime::transfer::transfer_plan::TransferPlan;
 use crate::runtime::transfer::uploader::Uploader;
@@ -69,28 +70,27 @@ pub(crate) struct QueryRun<'a> {
     pub(crate) transfer: &'a TransferPlan,
     pub(crate) kernel: &'a QueryKernel,
     pub(crate) io: IoBinding<'a>,
+    pub(crate) state: &'a DeviceState,
+    pub(crate) resources: &'a QueryResources,
+    /// Threads that read files and copy.
+    pub(crate) threads: usize,
 }
 
 impl<'io> QueryRun<'io> {
     /// Copies, launches, reads back.
-    pub(crate) fn run(
-        &self,
-        device: &DeviceContext<'_>,
-        scratch: &mut QueryScratch,
-        mut cost: Cost,
-    ) -> Result<RunOutcome, RunError> {
+    pub(crate) fn run(&self, mut cost: Cost) -> Result<RunOutcome, RunError> {
         let uploader = Uploader::new(
-            device.ring,
-            device.copy,
+            &self.resources.ring,
+            &self.resources.copy,
             &self.transfer.jobs,
             &self.plan.sources,
             &*self.request.input.decoder,
             self.request.cancel,
         );
-        let fault_handler = self.fault_handler(device, &uploader)?;
-        let threads = device.threads.max(1);
+        let fault_handler = self.fault_handler(&uploader)?;
+        let threads = self.threads;
         let (began, loaded_ahead) = (Instant::now(), cost.compile);
-        let ready = device.kernels.ready(self.kernel)?;
+        let ready = self.state.kernels.ready(self.kernel)?;
         let guarded = |work: &dyn Fn()| stopping_on_panic(&uploader, fault_handler.as_ref(), work);
         let copy = || guarded(&|| uploader.work());
         let load_pages = || guarded(&|| fault_handler.iter().for_each(|handler| handler.work(&mut None)));
@@ -112,7 +112,7 @@ impl<'io> QueryRun<'io> {
                 },
                 start_fault_handling: &|| spawn(scope, if does_both { 0 } else { threads }, &load_pages),
             };
-            let launched = self.launch(device, ready, scratch, (&uploader, &io_threads), &mut cost);
+            let launched = self.launch(ready, &uploader, &io_threads, &mut cost);
             uploader.stop();
             fault_handler.iter().for_each(FaultHandler::stop);
             launched
@@ -120,9 +120,7 @@ impl<'io> QueryRun<'io> {
         if launched.is_err() {
             self.io.abort();
         }
-        let lanes = device.decode_lanes.iter().map(|lane| &lane.stream);
-        let mut streams = [device.copy, device.placing, device.compute].into_iter().chain(lanes);
-        let quiet = streams.try_for_each(Stream::synchronize);
+        let quiet = self.resources.streams().try_for_each(Stream::synchronize);
         let ended = self.io.finish();
         let results = launched?;
         quiet?;
@@ -161,7 +159,7 @@ impl<'io> QueryRun<'io> {
         self.kernel.scope().map(layout).transpose()
     }
 
-    fn block_size(&self, device: &DeviceContext<'_>, layout: Option<&GroupLayout>, lanes: u32) -> BlockSize {
+    fn block_size(&self, layout: Option<&GroupLayout>, lanes: u32) -> BlockSize {
         let Some(layout) = layout else {
             return BlockSize {
                 warps: BLOCK_WARPS,
@@ -169,7 +167,7 @@ impl<'io> QueryRun<'io> {
             };
         };
         // A block of host threads is one warp.
-        let warps = if device.device.is_host() {
+        let warps = if self.state.device.is_host() {
             1
         } else {
             self.plan.kernel.block_warps
@@ -181,103 +179,108 @@ impl<'io> QueryRun<'io> {
     }
 
     /// Loads pages that kernels miss, if they can miss any.
-    fn fault_handler<'a>(
-        &'a self,
-        device: &DeviceContext<'a>,
-        uploader: &'a Uploader<'a>,
-    ) -> Result<Option<FaultHandler<'a>>, RunError> {
+    fn fault_handler<'a>(&'a self, uploader: &'a Uploader<'a>) -> Result<Option<FaultHandler<'a>>, RunError> {
         if !self.kernel.is_paged() {
             return Ok(None);
         }
-        let context = FaultContext {
-            device: device.device,
-            compute: device.compute,
-            copy: device.copy,
-            slots: device.page_slots,
-            placing: device.placing,
-            list: device.faults.take()?,
-            threads: device.threads.max(1),
-            decoder: PageDecoderContext {
-                decoding: DecodeContext {
-                    device: device.device,
-                    stream: device.placing,
-                    kernels: device.kernels,
-                    library_memory: (
-                        device.page_library_memory,
-                        device.library_bytes / device.decode_lanes.len(),
-                    ),
-                    decompression: self.request.decompression,
-                },
-                copy: device.copy,
-                ring: device.ring,
-                staging: device.page_staging.0,
-                staging_bytes: device.page_staging.1,
-            },
-            residency: device.residency,
+        let (state, pages, page_table) = (self.state, &self.resources.pages, &self.transfer.page_table);
+        let decoding = DecodeContext {
+            device: &state.device,
+            stream: &pages.placing,
+            kernels: &state.kernels,
+            library_memory: &pages.library_memory,
+            decompression: self.request.decompression,
         };
-        let page_table = &self.transfer.page_table;
-        Ok(Some(FaultHandler::new(self.request, page_table, uploader, context)))
+        Ok(Some(FaultHandler::new(
+            self.request,
+            StoredColumns::new(self.request, &state.residency, page_table),
+            (page_table, pages),
+            uploader,
+            &self.resources.compute,
+            decoding,
+            self.threads,
+        )?))
+    }
+
+    /// How large a launch of the kernel is that goes over `rows` rows in `tiles` tiles.
+    fn size(&self, entry: &Kernel<'_>, sizes: Sizes, (rows, tiles): (u64, u64)) -> Result<LaunchSize, RunError> {
+        let (device, lanes) = (&self.state.device, self.lanes());
+        let layout = self.group_layout()?;
+        let block = self.block_size(layout.as_ref(), lanes);
+        Ok(LaunchSize {
+            sizes,
+            blocks: blocks(self.plan, device, entry, tiles, (block, lanes), &self.io)?,
+            block,
+            lanes,
+            table: (self.kernel.has_group_table())
+                .then(|| GroupTableSize::new(rows, sizes.group_words, self.state.facts.free_bytes)),
+            layout,
+        })
+    }
+
+    /// Lanes of a warp.
+    fn lanes(&self) -> u32 {
+        match self.state.device.is_host() {
+            true => self.state.device.host_lanes().count(),
+            false => GPU_LANES,
+        }
+    }
+
+    /// Launches over all tiles: behind the copies that they need, and when everything has come.
+    fn launches(&self, runs: &[RowRun], (tiles, tile_rows): (u64, u64)) -> [Vec<Launch>; 2] {
+        let jobs = &self.transfer.jobs;
+        let bytes = self.state.runtime_options.launch_bytes;
+        let first = schedule(jobs, &self.transfer.windows.ends, runs, (tiles, tile_rows), bytes);
+        let again = [Launch {
+            jobs: jobs.len(),
+            first_tile: 0,
+            end_tile: first.last().map_or(0, |launch| launch.end_tile),
+            ends_window: None,
+        }];
+        let max_tiles = self.max_tiles(tile_rows);
+        [divided(&first, max_tiles), divided(&again, max_tiles)]
+    }
+
+    /// Tiles of a launch, at most.
+    fn max_tiles(&self, tile_rows: u64) -> u64 {
+        let most = if self.io.is_queued() {
+            MAX_QUEUED_ROWS
+        } else {
+            MAX_LAUNCH_ROWS
+        };
+        let max_rows = self.state.runtime_options.launch_rows.unwrap_or(most);
+        max_rows.min(MAX_COUNTED_ROWS) / tile_rows.max(1)
     }
 
     /// Launches everything and waits for it.
     fn launch(
         &self,
-        device: &DeviceContext<'_>,
         ready: Option<Loaded>,
-        scratch: &mut QueryScratch,
-        (uploader, threads): (&Uploader<'_>, &IoThreads<'_>),
+        uploader: &Uploader<'_>,
+        threads: &IoThreads<'_>,
         cost: &mut Cost,
     ) -> Result<KernelResults, RunError> {
-        let lanes = match device.device.is_host() {
-            true => device.device.host_lanes().count(),
-            false => GPU_LANES,
-        };
-        let sizes = self.kernel.sizes(lanes);
+        let sizes = self.kernel.sizes(self.lanes());
+        let tile_rows = u64::from(sizes.tile_rows);
         let (runs, tiles) = tiles_of(row_runs(self.request, self.plan, self.transfer), sizes.tile_rows);
         let is_ready = ready.is_some();
         let loaded = match ready {
             Some(loaded) => loaded,
             None => {
                 (threads.start)()?; // compiled while bytes are in flight
-                device.kernels.get(self.kernel)?
+                self.state.kernels.get(self.kernel)?
             }
         };
         if loaded.origin != Origin::Memory {
             cost.compile += loaded.took;
         }
         let entry = loaded.module.kernel(ENTRY)?;
-        let layout = self.group_layout()?;
-        let block = self.block_size(device, layout.as_ref(), lanes);
-        let blocks = blocks(self.plan, device.device, &entry, tiles, (block, lanes), &self.io)?;
-        let rows = runs.iter().map(|run| run.rows).sum();
-        let size = LaunchSize {
-            sizes,
-            blocks,
-            block_warps: block.warps,
-            lanes,
-            table: (self.kernel.has_group_table())
-                .then(|| GroupTableSize::new(rows, sizes.group_words, device.free_bytes)),
-            layout,
-        };
+        let size = self.size(&entry, sizes, (runs.iter().map(|run| run.rows).sum(), tiles))?;
         let mut layout = ScratchLayout::default();
         let mut arguments = KernelArguments::new(&mut layout, self.request, self.transfer, &runs, size);
-        let buffers = scratch.give(&layout, device.compute)?;
+        let mut scratch = self.resources.scratch();
+        let buffers = scratch.give(&layout, &self.resources.compute)?;
         arguments.settle(&buffers);
-        let launches = schedule(
-            &self.transfer.jobs,
-            &self.transfer.windows.ends,
-            &runs,
-            (tiles, u64::from(sizes.tile_rows)),
-            device.launch_bytes,
-        );
-        let most = if self.io.is_queued() {
-            MAX_QUEUED_ROWS
-        } else {
-            MAX_LAUNCH_ROWS
-        };
-        let max_rows = device.launch_rows.unwrap_or(most);
-        let max_tiles = max_rows.min(MAX_COUNTED_ROWS) / u64::from(sizes.tile_rows).max(1);
-        let launches = divided(&launches, max_tiles);
         let list = threads.fault_handler.map(FaultHandler::list);
         let paging = list.and_then(|list| arguments.paging_desc(&buffers, list));
         if let (Some(handler), Some(desc), Some(came)) = (threads.fault_handler, &paging, arguments.came(&buffers)) {
@@ -286,30 +289,22 @@ impl<'io> QueryRun<'io> {
         if is_ready {
             (threads.start)()?; // last: they take every processor
         }
+        let merge = self.kernel.scope().map(|_| loaded.module.kernel(MERGE_ENTRY));
+        let [first, again] = self.launches(&runs, (tiles, tile_rows));
         let replay = Replay {
-            context: LaunchContext {
-                device,
-                entry: &entry,
-                merge: self
-                    .kernel
-                    .scope()
-                    .map(|_| loaded.module.kernel(MERGE_ENTRY))
-                    .transpose()?,
-                blocks,
-                block,
-                io: &self.io,
-                arguments: &arguments,
-                buffers: &buffers,
-                paging,
-                patience: patience(self.plan),
-                cancellation: self.cancellation(),
-            },
-            launches: &launches,
-            max_tiles,
-            jobs: &self.transfer.jobs,
-            decompression: self.request.decompression,
-            page_table: &self.transfer.page_table,
+            state: self.state,
+            resources: self.resources,
+            request: self.request,
+            transfer: self.transfer,
+            io: &self.io,
+            entry: &entry,
+            merge: merge.transpose()?,
+            arguments: &arguments,
+            buffers: &buffers,
+            paging,
+            patience: patience(self.plan),
             steps: self.kernel.steps(),
+            launches: [&first, &again],
             uploader,
             threads,
         };

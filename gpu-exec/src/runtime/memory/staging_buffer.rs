@@ -31,20 +31,29 @@ pub(crate) struct StagingSlot {
 }
 
 /// The memory, kept from query to query.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct StagingBuffer {
+    /// Of all parts, though a part always holds the largest length.
+    max_bytes: usize,
     buffer: Option<Arc<DeviceBuffer>>,
 }
 
 impl StagingBuffer {
-    /// Gives each of the lengths, in their order, a slot; none to a length of 0. `max_bytes`: of all parts, though a
-    /// part always holds the largest length.
-    pub(crate) fn assign(
-        &mut self,
-        device: &Device,
-        lengths: &[usize],
-        max_bytes: u64,
-    ) -> Result<Vec<Option<StagingSlot>>, CudaError> {
+    /// Memory of at most so many bytes.
+    pub(crate) fn new(max_bytes: usize) -> Self {
+        Self {
+            max_bytes,
+            buffer: None,
+        }
+    }
+
+    /// Frees the memory.
+    pub(crate) fn free(&mut self) {
+        self.buffer = None;
+    }
+
+    /// Gives each of the lengths, in their order, a slot; none to a length of 0.
+    pub(crate) fn assign(&mut self, device: &Device, lengths: &[usize]) -> Result<Vec<Option<StagingSlot>>, CudaError> {
         let padded: Vec<usize> = lengths
             .iter()
             .map(|len| len.next_multiple_of(STAGING_GRAIN_BYTES))
@@ -53,7 +62,7 @@ impl StagingBuffer {
         let Some(largest) = padded.iter().max().filter(|_| all > 0) else {
             return Ok(lengths.iter().map(|_| None).collect());
         };
-        let part_bytes = (max_bytes as usize / STAGING_PARTS).min(all).max(*largest);
+        let part_bytes = (self.max_bytes / STAGING_PARTS).min(all).max(*largest);
         let (mut filling, mut used) = (0, 0);
         let mut place = |len: usize| {
             if used + len > part_bytes {
@@ -91,9 +100,9 @@ mod tests {
     use super::*;
 
     /// Filling and offset of each slot, and the buffer's bytes.
-    fn assigned(lengths: &[usize], max_bytes: u64) -> (Vec<Option<(usize, usize)>>, usize) {
-        let mut staging = StagingBuffer::default();
-        let slots = staging.assign(&Device::host(1, 1 << 24), lengths, max_bytes).unwrap();
+    fn assigned(lengths: &[usize], max_bytes: usize) -> (Vec<Option<(usize, usize)>>, usize) {
+        let mut staging = StagingBuffer::new(max_bytes);
+        let slots = staging.assign(&Device::host(1, 1 << 24), lengths).unwrap();
         let place = |slot: StagingSlot| (slot.filling, slot.to.offset);
         let places = slots.into_iter().map(|slot| slot.map(place)).collect();
         (places, staging.buffer.map_or(0, |buffer| buffer.len()))

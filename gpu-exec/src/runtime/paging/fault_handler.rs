@@ -15,26 +15,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use grampus_cuda::{Args, Device, Event, Module, PinnedBuffer, Slot, Stream};
+use grampus_cuda::{Args, CudaError, Device, Event, Module, PinnedBuffer, Slot, Stream};
 use grampus_io_stack::abi::bytes_of;
 
 use crate::abi::paging::{PAGE_BYTES, PLACE_PAGES, PUBLISH_PAGES, PageBatch, PageMove, PagesCame};
 use crate::codegen::{BLOCK_THREADS, GPU_LANES};
 use crate::error::RunError;
 use crate::options::Request;
+use crate::runtime::decoding::decode_context::DecodeContext;
 use crate::runtime::memory::page_table::{PageTable, PagedColumn};
-use crate::runtime::memory::pinned_ring::PinnedRing;
-use crate::runtime::memory::residency::Residency;
 use crate::runtime::paging::fault_buffer::FaultReader;
 use crate::runtime::paging::group_loader::{Gathered, GroupLoader};
-use crate::runtime::paging::page_decoder::{PageDecoder, PageDecoderContext};
+use crate::runtime::paging::page_decoder::PageDecoder;
 use crate::runtime::paging::page_reader::{OpenFile, PageReader};
+use crate::runtime::paging::page_resources::{BATCH_PAGES, PageResources};
 use crate::runtime::paging::stored_columns::StoredColumns;
 use crate::runtime::transfer::uploader::Uploader;
 
-/// Raw pages of a batch, which one thread reads. The pass ends when its last batch has been read, and a page takes
-/// about a microsecond.
-const BATCH_PAGES: usize = 2 << 10;
 /// While kernels run, threads wait for at least so many entries. Row groups take much longer each.
 const MIN_TAKEN_PAGES: usize = 1 << 10;
 const MIN_TAKEN_GROUPS: usize = 1 << 4;
@@ -46,8 +43,6 @@ const MIN_GATHERED_GROUPS: usize = 1 << 4;
 const DECODED_GROUPS: usize = 4;
 /// Interval of looks whether kernels have missed more.
 const FAULT_POLL: Duration = Duration::from_micros(300);
-/// Bytes of a slot.
-pub(crate) const SLOT_BYTES: usize = BATCH_PAGES * (PAGE_BYTES as usize + size_of::<PageMove>());
 
 /// The progress of a pass's faults.
 #[derive(Debug, Default)]
@@ -110,27 +105,19 @@ pub(crate) struct FaultCounters {
     pub(crate) ns: AtomicU64,
 }
 
-/// Device, streams, and memory.
-pub(crate) struct FaultContext<'a> {
-    pub(crate) device: &'a Device,
-    pub(crate) compute: &'a Stream,
-    pub(crate) copy: &'a Stream,
-    /// The stream in which pages are put in their places, from slots of [`SLOT_BYTES`].
-    pub(crate) placing: &'a Stream,
-    pub(crate) slots: &'a PinnedRing,
-    pub(crate) list: Arc<PinnedBuffer>,
-    pub(crate) threads: usize,
-    pub(crate) decoder: PageDecoderContext<'a>,
-    pub(crate) residency: &'a Residency,
-}
-
 /// The faults of one query.
 pub(crate) struct FaultHandler<'a> {
     request: &'a Request<'a>,
     paging: &'a PageTable,
     uploader: &'a Uploader<'a>,
     loader: GroupLoader<'a>,
-    context: FaultContext<'a>,
+    /// The query's stream.
+    compute: &'a Stream,
+    pages: &'a PageResources,
+    /// The fault buffer.
+    list: Arc<PinnedBuffer>,
+    device: &'a Device,
+    threads: usize,
     kernels: OnceLock<PageKernels>,
     /// Not under the lock of `progress`: taking thousands of entries takes a while.
     entries: FaultReader,
@@ -151,37 +138,49 @@ enum FaultWork {
 }
 
 impl<'a> FaultHandler<'a> {
+    /// `decoding`: in the stream of `pages`. `threads`: so many load pages.
+    ///
+    /// # Errors
+    /// Without memory for the fault buffer.
     pub(crate) fn new(
         request: &'a Request<'a>,
-        paging: &'a PageTable,
+        stored: StoredColumns<'a>,
+        (paging, pages): (&'a PageTable, &'a PageResources),
         uploader: &'a Uploader<'a>,
-        context: FaultContext<'a>,
-    ) -> Self {
+        compute: &'a Stream,
+        decoding: DecodeContext<'a>,
+        threads: usize,
+    ) -> Result<Self, CudaError> {
         let few = match paging.columns.iter().all(|p| p.layout.raw) {
             true => MIN_TAKEN_PAGES,
             false => MIN_TAKEN_GROUPS,
         };
-        let entries = FaultReader::new(context.list.clone(), few, context.threads);
+        let list = pages.faults.take()?;
+        let entries = FaultReader::new(list.clone(), few, threads);
         let loader = GroupLoader {
             request,
             paging,
             uploader,
-            stored: StoredColumns::new(request, context.residency, paging),
-            decoder: PageDecoder::new(context.decoder),
+            stored,
+            decoder: PageDecoder::new(decoding, &pages.staging, (uploader.stream, uploader.ring)),
             first_rows: request.input.first_rows(),
         };
-        Self {
+        Ok(Self {
             loader,
             request,
             paging,
             uploader,
-            context,
+            compute,
+            pages,
+            list,
+            device: decoding.device,
+            threads,
             kernels: OnceLock::new(),
             entries,
             progress: Mutex::default(),
             changed: Condvar::new(),
             done: FaultCounters::default(),
-        }
+        })
     }
 
     fn progress(&self) -> MutexGuard<'_, FaultProgress> {
@@ -195,7 +194,7 @@ impl<'a> FaultHandler<'a> {
 
     /// The fault buffer.
     pub(crate) fn list(&self) -> &PinnedBuffer {
-        &self.context.list
+        &self.list
     }
 
     /// Before the first kernel: the module with [`PLACE_PAGES`], and the addresses of the columns' descriptions and of
@@ -221,7 +220,7 @@ impl<'a> FaultHandler<'a> {
     /// # Errors
     /// Why one of the pages cannot be loaded.
     pub(crate) fn finish_pass(&self, missed: usize) -> Result<(), RunError> {
-        let listed = missed.min(self.context.list.len() / 4);
+        let listed = missed.min(self.list.len() / 4);
         self.progress().listed = Some(listed);
         loop {
             self.changed.notify_all();
@@ -258,12 +257,12 @@ impl<'a> FaultHandler<'a> {
 
     /// Publishes all pages that have come.
     fn publish(&self) -> Result<(), RunError> {
-        let (context, kernels) = (&self.context, self.kernels()?);
+        let kernels = self.kernels()?;
         // Decoded row groups come by copies.
-        for stream in [context.placing, context.copy] {
-            let done = Event::new(context.device, false)?;
+        for stream in [&self.pages.placing, self.uploader.stream] {
+            let done = Event::new(self.device, false)?;
             done.record(stream)?;
-            context.compute.wait(&done)?;
+            self.compute.wait(&done)?;
         }
         let what = PagesCame {
             pieces: kernels.pieces,
@@ -274,7 +273,7 @@ impl<'a> FaultHandler<'a> {
         let blocks = what.count.div_ceil(BLOCK_THREADS / GPU_LANES).max(1);
         let kernel = kernels.module.kernel(PUBLISH_PAGES)?;
         let mut args = Args::new().with_bytes(&bytes_of(&what));
-        kernel.launch(context.compute, blocks, BLOCK_THREADS, &mut args)?;
+        kernel.launch(self.compute, blocks, BLOCK_THREADS, &mut args)?;
         for column in &self.paging.columns {
             let came = column.came.swap(0, Ordering::Relaxed);
             column.published.fetch_add(came, Ordering::Relaxed);
@@ -331,7 +330,7 @@ impl<'a> FaultHandler<'a> {
             if progress.stopped || self.uploader.stopped() {
                 return None;
             }
-            if let Some(work) = progress.at_hand(self.context.threads) {
+            if let Some(work) = progress.at_hand(self.threads) {
                 return Some(work);
             }
             drop(progress);
@@ -398,7 +397,7 @@ impl<'a> FaultHandler<'a> {
         for &page in pages {
             raw.push(self.page(page, raw.last().map(|(column, _)| *column))?);
         }
-        let Some(mut slot) = self.context.slots.take(|| self.uploader.stopped())? else {
+        let Some(mut slot) = self.pages.slots.take(|| self.uploader.stopped())? else {
             return Ok(0);
         };
         let reader = PageReader {
@@ -408,13 +407,13 @@ impl<'a> FaultHandler<'a> {
         let bytes = match reader.read(&raw, slot.bytes_mut(), file) {
             Ok(bytes) => bytes,
             Err(e) => {
-                self.context.slots.unused(slot);
+                self.pages.slots.unused(slot);
                 return Err(e);
             }
         };
         self.done.page_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.place(slot, raw.len() * PAGE_BYTES as usize, &raw, raw.len())
-            .inspect_err(|_| self.context.slots.lost())?;
+            .inspect_err(|_| self.pages.slots.lost())?;
         Ok(raw.len())
     }
 
@@ -438,11 +437,11 @@ impl<'a> FaultHandler<'a> {
         if placed.is_empty() {
             return Ok(0);
         }
-        let Some(slot) = self.context.slots.take(|| self.uploader.stopped())? else {
+        let Some(slot) = self.pages.slots.take(|| self.uploader.stopped())? else {
             return Ok(0);
         };
         self.place(slot, 0, &placed, 0)
-            .inspect_err(|_| self.context.slots.lost())?;
+            .inspect_err(|_| self.pages.slots.lost())?;
         Ok(placed.len())
     }
 
@@ -469,13 +468,13 @@ impl<'a> FaultHandler<'a> {
             raw: raw as u32,
         };
         let words = pages.len() as u64 * (PAGE_BYTES / 8);
-        let most = u64::from(self.context.device.multiprocessors().max(1));
+        let most = u64::from(self.device.multiprocessors().max(1));
         let blocks = words.div_ceil(u64::from(BLOCK_THREADS)).clamp(1, most) as u32;
         let kernel = kernels.module.kernel(PLACE_PAGES)?;
         let mut args = Args::new().with_bytes(&bytes_of(&batch));
-        kernel.launch(self.context.placing, blocks, BLOCK_THREADS, &mut args)?;
-        let lent = slot.lend(self.context.placing)?;
-        self.context.slots.pushed(lent);
+        kernel.launch(&self.pages.placing, blocks, BLOCK_THREADS, &mut args)?;
+        let lent = slot.lend(&self.pages.placing)?;
+        self.pages.slots.pushed(lent);
         // Once for neighbours: their counters lie side by side, and every thread counts there.
         for same in pages.chunk_by(|a, b| std::ptr::eq(a.0, b.0)) {
             same[0].0.came.fetch_add(same.len() as u32, Ordering::Relaxed);

@@ -84,29 +84,28 @@ struct DecoderState {
     compile: Duration,
 }
 
-/// Memory and streams that the decoder works with.
-#[derive(Clone, Copy)]
-pub(crate) struct PageDecoderContext<'a> {
-    /// Its stream is the one in which pages are put in their places.
-    pub(crate) decoding: DecodeContext<'a>,
-    pub(crate) copy: &'a Stream,
-    pub(crate) ring: &'a PinnedRing,
-    pub(crate) staging: &'a PageStaging,
-    pub(crate) staging_bytes: usize,
-}
-
 /// The pages of one query.
 pub(crate) struct PageDecoder<'a> {
-    context: PageDecoderContext<'a>,
+    /// Its stream is the one in which pages are put in their places.
+    decoding: DecodeContext<'a>,
+    staging: &'a PageStaging,
+    /// Stream and slots of the copies to the device.
+    copies: (&'a Stream, &'a PinnedRing),
     max_launches: usize,
     state: Mutex<DecoderState>,
 }
 
 impl<'a> PageDecoder<'a> {
-    pub(crate) fn new(context: PageDecoderContext<'a>) -> Self {
+    pub(crate) fn new(
+        decoding: DecodeContext<'a>,
+        staging: &'a PageStaging,
+        copies: (&'a Stream, &'a PinnedRing),
+    ) -> Self {
         Self {
-            context,
-            max_launches: match context.decoding.device.is_host() {
+            decoding,
+            staging,
+            copies,
+            max_launches: match decoding.device.is_host() {
                 true => MAX_LAUNCHES_ON_HOST_THREADS,
                 false => MAX_LAUNCHES,
             },
@@ -132,8 +131,8 @@ impl<'a> PageDecoder<'a> {
         if state.memory.is_some() || state.is_short {
             return Ok(());
         }
-        let device = self.context.decoding.device;
-        let Some(buffer) = self.context.staging.buffer(device, self.context.staging_bytes)? else {
+        let device = self.decoding.device;
+        let Some(buffer) = self.staging.buffer(device)? else {
             state.is_short = true;
             return Ok(());
         };
@@ -145,7 +144,7 @@ impl<'a> PageDecoder<'a> {
             used: 0,
             decoded: [Event::new(device, false)?, Event::new(device, false)?],
         });
-        let kernel = DecodeKernel::new(&self.context.decoding)?;
+        let kernel = DecodeKernel::new(&self.decoding)?;
         state.compile += kernel.compile;
         state.kernel = Some(kernel);
         Ok(())
@@ -160,7 +159,7 @@ impl<'a> PageDecoder<'a> {
             self.launch(&mut state)?;
             if let Some(memory) = &mut state.memory {
                 (memory.half, memory.used) = (1 - memory.half, 0);
-                self.context.copy.wait(&memory.decoded[memory.half])?;
+                self.copies.0.wait(&memory.decoded[memory.half])?;
             }
         }
         let Some(memory) = &mut state.memory else {
@@ -178,8 +177,8 @@ impl<'a> PageDecoder<'a> {
             to: &memory.buffer,
             to_offset: offset,
         };
-        let pushed = slot.upload(self.context.copy, &[part])?;
-        self.context.ring.pushed(pushed);
+        let pushed = slot.upload(self.copies.0, &[part])?;
+        self.copies.1.pushed(pushed);
         state.waiting.push(Waiting {
             pages,
             tasks: DecodeTasks {
@@ -196,7 +195,7 @@ impl<'a> PageDecoder<'a> {
 
     /// Launches everything that waits.
     fn launch(&self, state: &mut DecoderState) -> Result<(), CudaError> {
-        let context = &self.context.decoding;
+        let context = &self.decoding;
         if state.launched.len() == self.max_launches {
             context.stream.synchronize()?;
             check(state)?;
@@ -209,7 +208,7 @@ impl<'a> PageDecoder<'a> {
         let failed = memory.buffer.address() + word as u64;
         let event = |timed| Event::new(context.device, timed);
         let (arrived, before, after) = (event(false)?, event(true)?, event(true)?);
-        arrived.record(self.context.copy)?;
+        arrived.record(self.copies.0)?;
         context.stream.wait(&arrived)?;
         context.stream.fill(&memory.buffer, word, 8, 0)?;
         before.record(context.stream)?;

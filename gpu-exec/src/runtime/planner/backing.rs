@@ -94,8 +94,8 @@ fn asked_for(column: &ColumnStats, backing: Backing, inputs: &CostInputs<'_>) ->
     }
 }
 
-/// The backing that takes the fewest seconds of those that are possible. Registering files for [`Backing::Mapped`] costs
-/// more than loads save: such a column is read by page, or, if its files are cold, by command.
+/// The backing that takes the fewest seconds of those that are possible. [`Backing::Mapped`] is none of them:
+/// registering files costs more than loads save next to pages, or, if the files are cold, next to commands.
 fn by_cost(column: &ColumnStats, inputs: &CostInputs<'_>, capacity: u64) -> (Backing, String) {
     let seconds = |backing| compared_s(column, backing, inputs);
     if column.rows.all() == column.rows.constant {

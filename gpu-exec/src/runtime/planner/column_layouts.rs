@@ -20,7 +20,7 @@ use crate::runtime::planner::kernel_choice::reads_whole;
 use crate::runtime::transfer::decoded_values::whole_number;
 
 /// Layouts that a query's columns need, as its attempts have found out.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct ColumnLayouts {
     /// Columns, by position, with the layout that they have at least.
     least: Vec<(usize, Stored)>,
@@ -67,13 +67,8 @@ impl ColumnLayouts {
     }
 
     /// Whether the request is run again, with a wider layout of a column: an attempt has failed so.
-    pub(crate) fn widen(
-        &mut self,
-        failure: &Result<impl Sized, RunError>,
-        request: &Request<'_>,
-        residency: &Residency,
-    ) -> bool {
-        let Err(RunError::Refused(RefusalReason::NarrowLayout { column })) = failure else {
+    pub(crate) fn widen(&mut self, failure: &RunError, request: &Request<'_>, residency: &Residency) -> bool {
+        let RunError::Refused(RefusalReason::NarrowLayout { column }) = failure else {
             return false;
         };
         let of = &request.program.columns[*column];

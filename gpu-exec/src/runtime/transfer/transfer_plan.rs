@@ -52,8 +52,6 @@ pub(crate) struct TransferContext<'a> {
     /// Windows end where tiles of so many rows do.
     pub(crate) tile_rows: u64,
     pub(crate) staging: &'a mut StagingBuffer,
-    /// Bytes of the staging buffer, at most.
-    pub(crate) staging_bytes: u64,
     /// Columns that the device does not decode.
     pub(crate) cpu_decode: &'a CpuDecodeSet<'a>,
     /// Threads that may ask how columns are stored.
@@ -248,9 +246,7 @@ fn assign_staging(jobs: &mut [CopyJob], context: &mut TransferContext<'_>) -> Re
         CopySource::FileRanges { .. } | CopySource::CpuDecode { .. } => 0,
     };
     let lengths: Vec<usize> = jobs.iter().map(encoded_bytes).collect();
-    let slots = context
-        .staging
-        .assign(context.device, &lengths, context.staging_bytes)?;
+    let slots = context.staging.assign(context.device, &lengths)?;
     for (job, slot) in jobs.iter_mut().zip(slots) {
         if let CopySource::Encoded(copy) = &mut job.source {
             copy.staged = slot;
