@@ -1,9 +1,8 @@
 //! `MachineProfile`: what one machine reaches, in the few rates that estimates need. Measured once (`grampus device
 //! --calibrate`), else supposed.
 
+use grampus_orc_layout::codec::Codec;
 use serde::{Deserialize, Serialize};
-
-use crate::input::chunk_list::Codec;
 
 /// Bytes of a load over PCIe.
 pub(crate) const LINK_SECTOR_BYTES: u64 = 32;
@@ -76,20 +75,20 @@ impl<T: Copy> PerCodec<T> {
     /// The figure of a codec.
     pub fn get(&self, codec: Codec) -> T {
         match codec {
-            Codec::Deflate => self.zlib,
+            Codec::Zlib => self.zlib,
             Codec::Snappy => self.snappy,
-            Codec::Lz4 => self.lz4,
             Codec::Zstd => self.zstd,
+            _ => self.lz4, // LZO too, of which nothing is measured
         }
     }
 
     /// The figure of a codec, to be changed.
     pub fn get_mut(&mut self, codec: Codec) -> &mut T {
         match codec {
-            Codec::Deflate => &mut self.zlib,
+            Codec::Zlib => &mut self.zlib,
             Codec::Snappy => &mut self.snappy,
-            Codec::Lz4 => &mut self.lz4,
             Codec::Zstd => &mut self.zstd,
+            _ => &mut self.lz4,
         }
     }
 

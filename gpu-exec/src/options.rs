@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use grampus_cuda::{HostLanes, Nvcomp};
+use grampus_cuda::{HostLanes, Nvcomp, NvcompCodec};
+use grampus_orc_layout::codec::Codec;
 
-use crate::input::chunk_list::Codec;
 use crate::input::{Input, Placement, Segment, Stripe};
 use crate::program::{Program, Stored, Value};
 
@@ -169,14 +169,23 @@ impl<'a> Decompression<'a> {
     /// The decompressor of a codec; `None`: the CPU decompresses.
     pub(crate) fn of(self, codec: Codec) -> Option<Decompressor<'a>> {
         let library = self.library.filter(|library| !library.is_suspect());
-        let has_kernel = match codec {
-            Codec::Snappy | Codec::Lz4 => true,
-            Codec::Zstd | Codec::Deflate => false,
-        };
+        let library = library.filter(|_| nvcomp_codec(codec).is_some());
+        let has_kernel = matches!(codec, Codec::Snappy | Codec::Lz4);
         match library {
             Some(library) if self.prefers_library || !has_kernel => Some(Decompressor::Library(library)),
             _ => has_kernel.then_some(Decompressor::Own),
         }
+    }
+}
+
+/// nvCOMP's name of a codec; `None`: nvCOMP does not know it.
+pub(crate) fn nvcomp_codec(codec: Codec) -> Option<NvcompCodec> {
+    match codec {
+        Codec::Snappy => Some(NvcompCodec::Snappy),
+        Codec::Lz4 => Some(NvcompCodec::Lz4),
+        Codec::Zstd => Some(NvcompCodec::Zstd),
+        Codec::Zlib => Some(NvcompCodec::Deflate),
+        _ => None,
     }
 }
 

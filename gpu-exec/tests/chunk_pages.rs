@@ -7,7 +7,7 @@ mod temporary_table;
 
 use grampus_gpu_exec::RuntimeOptions;
 use grampus_gpu_exec::input::Placement;
-use grampus_gpu_exec::input::chunk_list::Codec;
+use grampus_orc_layout::codec::Codec;
 use temporary_table::compression::{compress_table, damage};
 use temporary_table::sparse_query::{
     BOUNDS, PAGED, STRIPES, WHOLE, ask, bits_of_sums, codecs, count_and_sums, cpu_calls, expected, nvcomp,

@@ -9,11 +9,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use grampus_gpu_exec::input::encoded_column::{EncodedColumn, EncodedStream, Entry, Runs, Values};
 use grampus_gpu_exec::input::{Decode, Decoded, FileVersion, Input, Placement, Segment, Stripe};
 use grampus_gpu_exec::output::{Output, ResultValues};
 use grampus_gpu_exec::program::{Aggregate, BinaryOp, Column, Expr, Function, Program, Type, Value};
 use grampus_gpu_exec::{Backing, BackingChoice, Decompression, Gpu, Request, RuntimeOptions};
+use grampus_orc_layout::encoded_column::{EncodedColumn, EncodedEntry, EncodedStream, EncodedValues, RunLength};
 use temporary_table::gpu;
 
 const ROWS: u64 = 5000;
@@ -88,7 +88,7 @@ struct Table {
 }
 
 /// A byte run for each group of 100 values: literals as varints.
-fn literals(values: &[i64], signed: bool) -> (Vec<u8>, Vec<Entry>) {
+fn literals(values: &[i64], signed: bool) -> (Vec<u8>, Vec<EncodedEntry>) {
     let (mut bytes, mut entries) = (Vec::new(), Vec::new());
     for group in values.chunks(GROUP_ROWS as usize) {
         let at = bytes.len() as u64;
@@ -108,19 +108,19 @@ fn literals(values: &[i64], signed: bool) -> (Vec<u8>, Vec<Entry>) {
             }
         }
         let end = bytes.len() as u64;
-        entries.push(Entry { at, skip: 0, end });
+        entries.push(EncodedEntry { at, skip: 0, end });
     }
     (bytes, entries)
 }
 
 /// Floats as they are.
-fn raw(ty: Type, values: &[i64]) -> (Vec<u8>, Vec<Entry>) {
+fn raw(ty: Type, values: &[i64]) -> (Vec<u8>, Vec<EncodedEntry>) {
     let (mut bytes, mut entries) = (Vec::new(), Vec::new());
     for group in values.chunks(GROUP_ROWS as usize) {
         let at = bytes.len() as u64;
         bytes.extend(group.iter().flat_map(|value| bytes_of(ty, *value)));
         let end = bytes.len() as u64;
-        entries.push(Entry { at, skip: 0, end });
+        entries.push(EncodedEntry { at, skip: 0, end });
     }
     (bytes, entries)
 }
@@ -146,15 +146,15 @@ impl Table {
         };
         let encoded = EncodedColumn {
             values: match ty {
-                Type::Code => Values::Codes(Runs::V1, entry_count),
-                _ if is_float(ty) => Values::Raw,
-                _ => Values::Integers(Runs::V1),
+                Type::Code => EncodedValues::Dictionary(RunLength::V1, entry_count),
+                _ if is_float(ty) => EncodedValues::Floats,
+                _ => EncodedValues::Integers(RunLength::V1),
             },
             group_rows: GROUP_ROWS,
             present: None,
             data: EncodedStream {
                 offset: 0,
-                bytes: bytes.len() as u64,
+                length: bytes.len() as u64,
                 entries,
                 chunks: None,
             },

@@ -46,6 +46,21 @@ pub(crate) fn is_for_devices(codec: Codec) -> bool {
 }
 
 impl EncodedChunks {
+    /// The chunks that hold these bytes of the decompressed stream.
+    pub fn covering(&self, bytes: &Range<u64>) -> Range<usize> {
+        if bytes.is_empty() {
+            return 0..0;
+        }
+        let first = self.chunks.partition_point(|chunk| chunk.start <= bytes.start);
+        let end = self.chunks.partition_point(|chunk| chunk.start < bytes.end);
+        first.saturating_sub(1)..end
+    }
+
+    /// End of a chunk in the decompressed stream.
+    pub fn end_of(&self, chunk: usize) -> u64 {
+        self.chunks.get(chunk + 1).map_or(self.bytes, |next| next.start)
+    }
+
     /// The chunks of a stream, by their headers. `None`: a header makes no sense, the length of a chunk is not known,
     /// or the source cannot be read.
     pub(crate) fn of(stream: &Stream, compression: Compression, source: &dyn ByteSource) -> Option<Self> {
@@ -335,5 +350,30 @@ mod tests {
         let found = EncodedChunks::of(&stream, compression(Codec::Zstd), &Memory(bytes.into())).unwrap();
         let starts: Vec<u64> = found.chunks.iter().map(|chunk| chunk.start).collect();
         assert_eq!((starts, found.bytes), (vec![0, 900, 1800], 1877));
+    }
+
+    fn three_chunks() -> EncodedChunks {
+        let chunk = |offset, start| EncodedChunk {
+            offset,
+            length: 10,
+            original: false,
+            start,
+        };
+        EncodedChunks {
+            codec: Codec::Lz4,
+            bytes: 1700,
+            chunks: vec![chunk(103, 0), chunk(116, 1000), chunk(129, 1500)],
+        }
+    }
+
+    #[test]
+    fn chunks_cover_the_bytes_of_a_stream() {
+        let list = three_chunks();
+        assert_eq!(list.covering(&(0..1)), 0..1);
+        assert_eq!(list.covering(&(999..1001)), 0..2);
+        assert_eq!(list.covering(&(1000..1500)), 1..2);
+        assert_eq!(list.covering(&(1499..1502)), 1..3);
+        assert_eq!(list.covering(&(1200..1200)), 0..0);
+        assert_eq!((list.end_of(0), list.end_of(2)), (1000, 1700));
     }
 }

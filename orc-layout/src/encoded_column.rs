@@ -2,6 +2,7 @@
 //! group's entry points. The device's values must equal those of [`ColumnReader`](crate::decode::ColumnReader).
 
 use crate::calendar::FIRST_GREGORIAN_DAY;
+use crate::codec::Codec;
 use crate::decode::Clock;
 use crate::encoded_chunk::{EncodedChunks, first_chunk, is_for_devices};
 use crate::index::ColumnIndex;
@@ -151,6 +152,19 @@ impl RawChunks {
 }
 
 impl EncodedColumn {
+    /// All streams: PRESENT, DATA, SECONDARY.
+    pub fn streams(&self) -> impl Iterator<Item = &EncodedStream> {
+        self.present
+            .iter()
+            .chain(std::iter::once(&self.data))
+            .chain(&self.secondary)
+    }
+
+    /// Codec of the streams; `None`: they are not compressed.
+    pub fn codec(&self) -> Option<Codec> {
+        self.streams().find_map(|stream| Some(stream.chunks.as_ref()?.codec))
+    }
+
     /// The encoded form of `column`, or `None` if the column is stored in another way. Without a row index that leads
     /// into its streams, all rows are one group. In a compressed file the header of each chunk is read.
     pub fn of(

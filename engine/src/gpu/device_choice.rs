@@ -99,7 +99,7 @@ impl ColumnWork {
                 (Placement::Direct(_), _) => work.direct_bytes += rows * width,
                 (Placement::Decoded { .. }, None) => work.decoded_values += rows * width / 8.0,
                 (Placement::Decoded { .. }, Some(compression)) => {
-                    let chunk_rows = compression.chunk_bytes as f64 / width;
+                    let chunk_rows = compression.block_size_bytes.max(1) as f64 / width;
                     let chunks = 1.0 - (1.0 - share.clamp(0.0, 1.0)).powf(chunk_rows);
                     *work.decompressed_bytes.get_mut(compression.codec) += rows * width * chunks;
                     match ty {

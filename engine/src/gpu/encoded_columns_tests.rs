@@ -14,12 +14,14 @@ use bytes::Bytes;
 use grampus_cuda::{self as cuda, Device, Module, Nvcomp};
 use grampus_gpu_exec::decode::standalone::{Modules, Rows, decode};
 use grampus_gpu_exec::input::Decoded;
-use grampus_gpu_exec::input::encoded_column::{EncodedColumn, Runs, Values};
+use grampus_gpu_exec::input::encoded_check::fits;
 use grampus_gpu_exec::kernel_cache::KernelCache;
 use grampus_gpu_exec::program::{Stored, Type};
 use grampus_gpu_exec::{decode as decoding, decompress as decompressing};
 use grampus_orc_layout::access::Access;
+use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::decode::{ColumnReader, dictionary_entries};
+use grampus_orc_layout::encoded_column::{EncodedColumn, EncodedStream, EncodedValues, RunLength};
 use grampus_orc_layout::index::ColumnIndex;
 use grampus_orc_layout::metadata_reader::{read_index, read_stripe, read_tail};
 use grampus_orc_layout::read_options::ReadOptions;
@@ -54,10 +56,12 @@ fn machines() -> Option<Machines> {
     }
     let device = Device::host(2, 1 << 30);
     let modules = KernelCache::new(&device, None).unwrap();
-    let lanes = concat!(env!("CARGO_MANIFEST_DIR"), "/../io-stack/cuda/src");
-    let text = |name: &str| std::fs::read_to_string(format!("{lanes}/{name}")).unwrap();
     let lockstep = |unit: String, entry: &str| {
-        let lockstep = text("lanes.h") + &unit + &text("lanes_end.h");
+        let [begin, end] = [
+            include_str!("../../../io-stack/cuda/src/lanes.h"),
+            include_str!("../../../io-stack/cuda/src/lanes_end.h"),
+        ];
+        let lockstep = [begin, &unit, end].concat();
         let lockstep = cuda::compile_for(&device, &lockstep, entry).unwrap();
         Arc::new(Module::load(&device, &lockstep.cubin).unwrap())
     };
@@ -82,19 +86,9 @@ fn machines() -> Option<Machines> {
     })
 }
 
-#[derive(Debug)]
-struct InMemory(Bytes);
-
-impl ByteSource for InMemory {
-    fn read(&self, range: Range<u64>) -> grampus_orc_layout::Result<Bytes> {
-        let end = (range.end as usize).min(self.0.len());
-        Ok(self.0.slice((range.start as usize).min(end)..end))
-    }
-}
-
 /// A column of a stripe, for both decoders.
 struct Column {
-    file: Arc<InMemory>,
+    file: Arc<Bytes>,
     tail: Arc<FileTail>,
     stripe: Arc<StripeLayout>,
     index: Option<Arc<ColumnIndex>>,
@@ -138,7 +132,7 @@ impl Column {
         rows: Range<u64>,
     ) -> Option<Decoded> {
         let numbers = match self.encoded.values {
-            Values::Codes(..) => {
+            EncodedValues::Dictionary(..) => {
                 let (tail, stripe) = (self.tail.clone(), self.stripe.clone());
                 let entries =
                     dictionary_entries(tail, stripe, self.id, self.file.clone(), ReadOptions::default()).ok()?;
@@ -160,7 +154,7 @@ impl Column {
             decompressing: Some(decompressing),
             library: Some((&machines.nvcomp, around_library)),
         };
-        decode(&machines.device, modules, &what, &self.file.0).unwrap()
+        decode(&machines.device, modules, &what, &self.file).unwrap()
     }
 
     /// Values of the device must equal the decoder's.
@@ -193,8 +187,8 @@ impl Column {
 
 /// The columns of a file that the device may decode. A damaged file has none.
 fn columns(file: Bytes) -> Vec<Column> {
-    let file = Arc::new(InMemory(file));
-    let Ok(tail) = read_tail(&"file".into(), file.0.len() as u64, &*file) else {
+    let file = Arc::new(file);
+    let Ok(tail) = read_tail(&"file".into(), file.len() as u64, &*file) else {
         return Vec::new();
     };
     let tail = Arc::new(tail);
@@ -210,13 +204,10 @@ fn columns(file: Bytes) -> Vec<Column> {
             };
             let has_index = !index.positions.is_empty();
             let index = has_index.then(|| Arc::new(index));
-            let column = OrcColumn::of(&tail, &stripe, id, index.as_deref(), &*file);
-            let Some(encoded) = column.and_then(encoded) else {
+            let encoded = EncodedColumn::of(&tail, &stripe, id, index.as_deref(), &*file);
+            let Some(encoded) = encoded.filter(|of| fits(of, ty, stripe.info.rows, file.len() as u64)) else {
                 continue;
             };
-            if !encoded.fits(ty, stripe.info.rows, file.0.len() as u64) {
-                continue;
-            }
             columns.push(Column {
                 file: file.clone(),
                 tail: tail.clone(),
@@ -420,10 +411,13 @@ fn other_writers_files_decode_to_the_decoders_values() {
 }
 
 fn is_version_1(encoded: &EncodedColumn) -> bool {
-    use Values::{Codes, Decimals, Integers, Timestamps};
+    use EncodedValues::{Decimals, Dictionary, Integers, Timestamps};
     matches!(
         encoded.values,
-        Integers(Runs::V1) | Codes(Runs::V1, _) | Timestamps(Runs::V1, _) | Decimals(Runs::V1, _)
+        Integers(RunLength::V1)
+            | Dictionary(RunLength::V1, _)
+            | Timestamps(RunLength::V1, _)
+            | Decimals(RunLength::V1, _)
     )
 }
 
@@ -494,7 +488,7 @@ fn damaged(machines: &Machines, codec: Option<(Codec, usize)>) -> Tally {
 fn stored_bytes(stream: &EncodedStream) -> Range<usize> {
     let end = match stream.chunks.as_ref().and_then(|list| list.chunks.last()) {
         Some(last) => last.offset + u64::from(last.length),
-        None => stream.offset + stream.bytes,
+        None => stream.offset + stream.length,
     };
     stream.offset as usize..end as usize
 }

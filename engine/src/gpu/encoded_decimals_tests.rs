@@ -35,7 +35,10 @@ fn decimals_of_other_scales_decode_to_the_decoders_values() {
         assert_eq!(columns.len(), 2);
         let mut tally = Tally::default();
         for column in &columns {
-            assert_eq!(column.encoded.values, Values::Decimals(Runs::V2, scale as i8));
+            assert_eq!(
+                column.encoded.values,
+                EncodedValues::Decimals(RunLength::V2, scale as i8)
+            );
             for _ in 0..40 {
                 let first = random.random_range(0..2990);
                 let last = random.random_range(first..first + 10);

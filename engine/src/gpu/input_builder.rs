@@ -12,13 +12,11 @@
 
 use std::sync::Arc;
 
-use grampus_gpu_exec::input::chunk_list::Codec;
-use grampus_gpu_exec::input::{Compression, FileVersion, Input, Placement, Segment, Stripe};
-use grampus_gpu_exec::program::{Type, Value};
-use grampus_orc_layout::proto::column_encoding::Kind;
-
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
+use grampus_gpu_exec::input::{FileVersion, Input, Placement, Segment, Stripe};
+use grampus_gpu_exec::program::{Type, Value};
+use grampus_orc_layout::proto::column_encoding::Kind;
 
 use super::column_ids::ColumnIds;
 use super::decompression::ChunkDecompression;
@@ -194,10 +192,7 @@ impl InputBuilder<'_> {
             index: stripe.layout.info.index,
             rows: stripe.layout.info.rows,
             group_rows: encoded_columns::group_rows(tail, &stripe.layout),
-            compression: tail.compression.map(|compression| Compression {
-                codec: encoded_columns::device_codec(compression.codec).unwrap_or(Codec::Lz4),
-                chunk_bytes: compression.block_size_bytes.max(1),
-            }),
+            compression: tail.compression,
             selected: stripe.selected.clone(),
             columns: placements,
         };

@@ -16,11 +16,10 @@ use arrow::datatypes::{
 };
 use datafusion::common::internal_datafusion_err;
 use datafusion::error::DataFusionError;
-use grampus_gpu_exec::input::encoded_column::EncodedColumn;
 use grampus_gpu_exec::input::{Decode, Decoded};
+use grampus_orc_layout::encoded_column::EncodedColumn;
 use grampus_orc_layout::stripe::StripeLayout;
 
-use super::encoded_columns;
 use super::lower::Lowered;
 use super::string_dictionary::{DictionaryFull, StringDictionary};
 use super::text_function::TextFunction;
@@ -146,8 +145,7 @@ impl Decode for StripeDecoder {
             // The device takes over which rows are NULL, and knows no entry that is.
             self.entry_codes(stripe, column).ok()??;
         }
-        let column = column_locations::encoded(&located.scan, *file, layout, located.columns[column])?;
-        encoded_columns::encoded(column).map(Arc::new)
+        column_locations::encoded(&located.scan, *file, layout, located.columns[column]).map(Arc::new)
     }
 
     fn dictionary_codes(&self, stripe: usize, column: usize) -> Result<Arc<[u32]>, Box<dyn Error + Send + Sync>> {

@@ -15,6 +15,8 @@ pub const CODEC_LZ4: u32 = 2;
 pub const CODEC_ZSTD: u32 = 3;
 /// Raw deflate.
 pub const CODEC_DEFLATE: u32 = 4;
+/// A codec that no kernel decompresses: the chunk is corrupt.
+pub const CODEC_UNKNOWN: u32 = u32::MAX;
 
 /// [`ChunkResult::status`]: the chunk's bytes came out.
 pub const CHUNK_OK: u32 = 0;

@@ -12,6 +12,7 @@
 use std::ops::Range;
 
 use grampus_io_stack::abi::Bytes;
+use grampus_orc_layout::encoded_column::EncodedColumn;
 
 use super::encoded_run::{EncodedRun, RunAddresses, RunTarget, padded};
 use super::lookup_table::{table_bytes, write_table};
@@ -19,7 +20,6 @@ use super::straight_run::StraightRun;
 use crate::abi::decode::DecodeTask;
 use crate::abi::decompress::StoredChunk;
 use crate::decompress::chunk_table::ChunkTable;
-use crate::input::encoded_column::EncodedColumn;
 use crate::program::Stored;
 
 /// Decompressed bytes of a batch, in multiples of the bytes that are copied at most.

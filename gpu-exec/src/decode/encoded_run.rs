@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use grampus_orc_layout::encoded_column::{EncodedColumn, EncodedStream, EncodedValues, RunLength};
+
 use crate::abi::decode::{
     CODING_BITS, CODING_BYTES, CODING_INTEGERS_1, CODING_INTEGERS_2, CODING_RAW, CODING_VARINTS, DECODE_CODES,
     DECODE_DECIMALS, DECODE_DOUBLES, DECODE_FLOATS, DECODE_INTEGERS, DECODE_PLAIN, DECODE_TIMESTAMPS, DecodeStream,
@@ -13,7 +15,6 @@ use crate::abi::decode::{
 };
 use crate::abi::decompress::{CODEC_ORIGINAL, StoredChunk};
 use crate::decompress::chunk_table::{ChunkTable, codec_number};
-use crate::input::encoded_column::{EncodedColumn, EncodedStream, Runs, Values};
 use crate::program::Stored;
 use crate::validity;
 
@@ -103,7 +104,7 @@ impl EncodedRun {
             parts.push((stored, range));
             stored += padded(length);
             let start = list.chunks.get(chunks.start).map_or(0, |first| first.start);
-            let end = chunks.clone().last().map(|last| list.end_of(last, stream.bytes));
+            let end = chunks.clone().last().map(|last| list.end_of(last));
             places.push(StreamPlace {
                 at: expanded,
                 start: if chunks.is_empty() { span.start } else { start },
@@ -136,7 +137,7 @@ impl EncodedRun {
             let Some(list) = &stream.chunks else { continue };
             for at in place.chunks.clone() {
                 let chunk = &list.chunks[at];
-                let bytes = list.end_of(at, stream.bytes) - chunk.start;
+                let bytes = list.end_of(at) - chunk.start;
                 table.add(chunk.original, chunk.length, bytes as u32);
             }
         }
@@ -151,9 +152,8 @@ impl EncodedRun {
         original: bool,
     ) -> impl Iterator<Item = StoredChunk> + 'a {
         let streams = encoded.streams().zip(&self.places).zip(&self.parts);
-        let with_chunks =
-            streams.filter_map(|((stream, place), part)| Some((stream, stream.chunks.as_ref()?, place, part)));
-        with_chunks.flat_map(move |(stream, list, place, (part, stored))| {
+        let with_chunks = streams.filter_map(|((stream, place), part)| Some((stream.chunks.as_ref()?, place, part)));
+        with_chunks.flat_map(move |(list, place, (part, stored))| {
             let codec = match original {
                 true => CODEC_ORIGINAL,
                 false => codec_number(list.codec),
@@ -163,7 +163,7 @@ impl EncodedRun {
                 .clone()
                 .filter(move |chunk| list.chunks[*chunk].original == original);
             chosen.map(move |chunk| {
-                let end = list.end_of(chunk, stream.bytes);
+                let end = list.end_of(chunk);
                 let chunk = &list.chunks[chunk];
                 StoredChunk {
                     from: at.stored + *part as u64 + (chunk.offset - stored.start),
@@ -227,38 +227,38 @@ fn span(stream: &EncodedStream, groups: &Range<usize>) -> Range<u64> {
 }
 
 /// Kind of a task, and the codings of its streams of values: the data, and the secondary one or 0.
-fn kind_of(values: &Values, stored: Stored) -> (u32, [u32; 2]) {
-    let integers = |runs: &Runs| match runs {
-        Runs::V1 => CODING_INTEGERS_1,
-        Runs::V2 => CODING_INTEGERS_2,
+fn kind_of(values: &EncodedValues, stored: Stored) -> (u32, [u32; 2]) {
+    let integers = |runs: &RunLength| match runs {
+        RunLength::V1 => CODING_INTEGERS_1,
+        RunLength::V2 => CODING_INTEGERS_2,
     };
     match values {
-        Values::Raw => match stored.float_bytes() {
+        EncodedValues::Floats => match stored.float_bytes() {
             None => (DECODE_PLAIN, [CODING_RAW, 0]),
             Some(8) => (DECODE_DOUBLES, [CODING_RAW, 0]),
             Some(_) => (DECODE_FLOATS, [CODING_RAW, 0]),
         },
-        Values::Booleans => (DECODE_PLAIN, [CODING_BITS, 0]),
-        Values::Bytes => (DECODE_PLAIN, [CODING_BYTES, 0]),
-        Values::Integers(runs) => (DECODE_INTEGERS, [integers(runs), 0]),
-        Values::Codes(runs, _) => (DECODE_CODES, [integers(runs), 0]),
-        Values::Timestamps(runs, _) => (DECODE_TIMESTAMPS, [integers(runs); 2]),
-        Values::Decimals(runs, _) => (DECODE_DECIMALS, [CODING_VARINTS, integers(runs)]),
+        EncodedValues::Booleans => (DECODE_PLAIN, [CODING_BITS, 0]),
+        EncodedValues::Bytes => (DECODE_PLAIN, [CODING_BYTES, 0]),
+        EncodedValues::Integers(runs) => (DECODE_INTEGERS, [integers(runs), 0]),
+        EncodedValues::Dictionary(runs, _) => (DECODE_CODES, [integers(runs), 0]),
+        EncodedValues::Timestamps(runs, _) => (DECODE_TIMESTAMPS, [integers(runs); 2]),
+        EncodedValues::Decimals(runs, _) => (DECODE_DECIMALS, [CODING_VARINTS, integers(runs)]),
     }
 }
 
 /// Seconds from 1970 to the stored second 0.
-fn epoch_of(values: &Values) -> i64 {
+fn epoch_of(values: &EncodedValues) -> i64 {
     match values {
-        Values::Timestamps(_, clock) => clock.epoch,
+        EncodedValues::Timestamps(_, clock) => clock.epoch,
         _ => 0,
     }
 }
 
 /// Scale of decoded decimals.
-fn scale_of(values: &Values) -> u32 {
+fn scale_of(values: &EncodedValues) -> u32 {
     match values {
-        Values::Decimals(_, scale) => scale.unsigned_abs().into(),
+        EncodedValues::Decimals(_, scale) => scale.unsigned_abs().into(),
         _ => 0,
     }
 }

@@ -12,13 +12,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use grampus_io_stack::abi::Bytes;
+use grampus_orc_layout::encoded_column::EncodedColumn;
 
 use super::encoded_run::{EncodedRun, RunAddresses, RunTarget, padded};
 use super::lookup_table::{table_bytes, write_table};
 use crate::abi::decode::DecodeTask;
 use crate::abi::decompress::StoredChunk;
 use crate::decompress::chunk_table::ChunkTable;
-use crate::input::encoded_column::EncodedColumn;
 use crate::program::Stored;
 
 /// A stripe's column of which row groups are gathered.
@@ -240,33 +240,35 @@ impl GroupGather {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::input::chunk_list::{Chunk, ChunkList, Codec};
-    use crate::input::encoded_column::{EncodedStream, Entry, Values};
     use crate::program::Type;
+    use grampus_orc_layout::codec::Codec;
+    use grampus_orc_layout::encoded_chunk::{EncodedChunk, EncodedChunks};
+    use grampus_orc_layout::encoded_column::{EncodedEntry, EncodedStream, EncodedValues};
 
     /// Ten row groups of 100 bytes in chunks of 250 bytes, each stored in 60 bytes behind a header of 3.
     fn column(codec: Codec) -> GatheredColumn {
-        let entry = |group: u64| Entry {
+        let entry = |group: u64| EncodedEntry {
             at: group * 100,
             skip: 0,
             end: (group + 1) * 100,
         };
-        let chunk = |at: u64| Chunk {
+        let chunk = |at: u64| EncodedChunk {
             offset: 1003 + 63 * at,
             length: 60,
             original: at == 1,
             start: 250 * at,
         };
         let encoded = EncodedColumn {
-            values: Values::Raw,
+            values: EncodedValues::Floats,
             group_rows: 25,
             present: None,
             data: EncodedStream {
                 offset: 1000,
-                bytes: 1000,
+                length: 1000,
                 entries: (0..10).map(entry).collect(),
-                chunks: Some(ChunkList {
+                chunks: Some(EncodedChunks {
                     codec,
+                    bytes: 1000,
                     chunks: (0..4).map(chunk).collect(),
                 }),
             },

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use grampus_cuda::{Args, CudaError, Device, DeviceBuffer, Module, Nvcomp, Stream};
 use grampus_io_stack::abi::bytes_of;
+use grampus_orc_layout::encoded_column::EncodedColumn;
 
 use super::ENTRY;
 use super::decode_batch::{Addresses, batches};
@@ -15,7 +16,7 @@ use crate::decompress::chunk_table::ChunkTable;
 use crate::decompress::library::LibraryCalls;
 use crate::decompress::library_memory::LibraryMemory;
 use crate::input::Decoded;
-use crate::input::encoded_column::EncodedColumn;
+use crate::input::encoded_check::fits;
 use crate::options::{Decompression, Decompressor};
 use crate::program::{Stored, Type};
 use crate::validity;
@@ -70,7 +71,7 @@ pub fn decode(
     file: &[u8],
 ) -> Result<Option<Decoded>, CudaError> {
     let (count, width) = ((what.rows.end - what.rows.start) as usize, what.stored.bytes() as usize);
-    if !what.encoded.fits(what.ty, rows_of(what.encoded), file.len() as u64) || what.rows.end > rows_of(what.encoded) {
+    if !fits(what.encoded, what.ty, rows_of(what.encoded), file.len() as u64) || what.rows.end > rows_of(what.encoded) {
         return Err(wrong("rows and streams that do not fit together"));
     }
     if what.nullable && !validity::groups_have_bytes(&what.rows, what.encoded.group_rows) {

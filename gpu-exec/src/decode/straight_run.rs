@@ -6,10 +6,11 @@
 
 use std::ops::Range;
 
+use grampus_orc_layout::encoded_chunk::EncodedChunks;
+use grampus_orc_layout::encoded_column::{EncodedColumn, EncodedValues};
+
 use crate::abi::decompress::{CODEC_ORIGINAL, StoredChunk};
 use crate::decompress::chunk_table::{ChunkTable, codec_number};
-use crate::input::chunk_list::ChunkList;
-use crate::input::encoded_column::{EncodedColumn, Values};
 
 /// The chunks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,8 +24,8 @@ pub(crate) struct StraightRun {
 }
 
 /// The chunks of a column whose values can be decompressed to their places.
-fn straight_chunks(encoded: &EncodedColumn) -> Option<&ChunkList> {
-    let is_raw = encoded.values == Values::Raw && encoded.present.is_none();
+fn straight_chunks(encoded: &EncodedColumn) -> Option<&EncodedChunks> {
+    let is_raw = encoded.values == EncodedValues::Floats && encoded.present.is_none();
     encoded.data.chunks.as_ref().filter(|_| is_raw)
 }
 
@@ -32,7 +33,7 @@ fn straight_chunks(encoded: &EncodedColumn) -> Option<&ChunkList> {
 /// to be decoded, or lie in two chunks.
 pub(crate) fn straight_chunk_rows(encoded: &EncodedColumn, width: u32) -> Option<u64> {
     let list = straight_chunks(encoded)?;
-    let bytes = list.end_of(0, encoded.data.bytes);
+    let bytes = list.end_of(0);
     let starts = list.chunks.iter().enumerate();
     let is_even = starts.into_iter().all(|(at, chunk)| chunk.start == at as u64 * bytes);
     let rows = bytes / u64::from(width);
@@ -56,7 +57,7 @@ impl StraightRun {
         let (first, last) = (list.chunks.get(chunks.start)?, list.chunks[chunks.clone()].last()?);
         Some(Self {
             stored: first.offset..last.offset + u64::from(last.length),
-            bytes: first.start..list.end_of(chunks.end - 1, encoded.data.bytes),
+            bytes: first.start..list.end_of(chunks.end - 1),
             chunks,
         })
     }
@@ -66,7 +67,7 @@ impl StraightRun {
         let Some(list) = straight_chunks(encoded) else { return };
         for at in self.chunks.clone() {
             let chunk = &list.chunks[at];
-            let bytes = list.end_of(at, encoded.data.bytes) - chunk.start;
+            let bytes = list.end_of(at) - chunk.start;
             table.add(chunk.original, chunk.length, bytes as u32);
         }
     }
@@ -80,7 +81,7 @@ impl StraightRun {
         label: u32,
         original: bool,
     ) -> impl Iterator<Item = StoredChunk> + 'a {
-        let of_list = move |list: &'a ChunkList| {
+        let of_list = move |list: &'a EncodedChunks| {
             let codec = match original {
                 true => CODEC_ORIGINAL,
                 false => codec_number(list.codec),
@@ -95,7 +96,7 @@ impl StraightRun {
                     from: stored + (chunk.offset - self.stored.start),
                     to: values + (chunk.start - self.bytes.start),
                     length: chunk.length,
-                    bytes: (list.end_of(at, encoded.data.bytes) - chunk.start) as u32,
+                    bytes: (list.end_of(at) - chunk.start) as u32,
                     codec,
                     label,
                 }
@@ -108,15 +109,16 @@ impl StraightRun {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::input::chunk_list::{Chunk, Codec};
-    use crate::input::encoded_column::EncodedStream;
+    use grampus_orc_layout::codec::Codec;
+    use grampus_orc_layout::encoded_chunk::EncodedChunk;
+    use grampus_orc_layout::encoded_column::EncodedStream;
 
     /// Raw values in chunks of so many bytes, each stored in 10 behind a header of 3.
     fn column(lengths: &[u64]) -> EncodedColumn {
         let mut start = 0;
         let chunk = |(at, bytes): (usize, &u64)| {
             start += bytes;
-            Chunk {
+            EncodedChunk {
                 offset: 103 + 13 * at as u64,
                 length: 10,
                 original: at == 1,
@@ -125,15 +127,16 @@ mod tests {
         };
         let chunks = lengths.iter().enumerate().map(chunk).collect();
         EncodedColumn {
-            values: Values::Raw,
+            values: EncodedValues::Floats,
             group_rows: 1000,
             present: None,
             data: EncodedStream {
                 offset: 100,
-                bytes: lengths.iter().sum(),
+                length: lengths.iter().sum(),
                 entries: Vec::new(),
-                chunks: Some(ChunkList {
+                chunks: Some(EncodedChunks {
                     codec: Codec::Snappy,
+                    bytes: lengths.iter().sum(),
                     chunks,
                 }),
             },

@@ -1,9 +1,10 @@
 //! `ChunkTable`: a table of chunks in device memory, as the host knows it.
 
+use grampus_orc_layout::codec::Codec;
+
 use crate::abi::decompress::{
-    CODEC_DEFLATE, CODEC_LZ4, CODEC_SNAPPY, CODEC_ZSTD, ChunkJob, DECOMPRESS_JOBS, StoredChunk,
+    CODEC_DEFLATE, CODEC_LZ4, CODEC_SNAPPY, CODEC_UNKNOWN, CODEC_ZSTD, ChunkJob, DECOMPRESS_JOBS, StoredChunk,
 };
-use crate::input::chunk_list::Codec;
 
 /// The chunks of one batch of stored bytes: the compressed ones, then the original ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +73,8 @@ pub fn codec_number(codec: Codec) -> u32 {
         Codec::Snappy => CODEC_SNAPPY,
         Codec::Lz4 => CODEC_LZ4,
         Codec::Zstd => CODEC_ZSTD,
-        Codec::Deflate => CODEC_DEFLATE,
+        Codec::Zlib => CODEC_DEFLATE,
+        _ => CODEC_UNKNOWN,
     }
 }
 

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use grampus_cuda::{Args, CudaError, Device, DeviceBuffer, Module, Nvcomp, NvcompBatch, NvcompCodec, Stream};
+use grampus_cuda::{Args, CudaError, Device, DeviceBuffer, Module, Nvcomp, NvcompBatch, Stream};
 use grampus_io_stack::abi::bytes_of;
 
 use super::chunk_table::{ChunkTable, LaunchJobs, launches};
@@ -17,7 +17,7 @@ use super::library_memory::{BatchShape, LibraryMemory, Workspace};
 use crate::abi::decompress::ChunkResult;
 use crate::abi::library_chunks::LibraryLaunch;
 use crate::codegen::{BLOCK_THREADS, GPU_LANES};
-use crate::input::chunk_list::Codec;
+use crate::options::nvcomp_codec;
 
 /// The kernels' `extern "C"` names.
 pub const PREPARE: &str = "grampus_prepare_chunks";
@@ -43,10 +43,12 @@ impl<'a> LibraryCalls<'a> {
         memory: &LibraryMemory,
         tables: &[ChunkTable],
     ) -> Result<Option<Self>, CudaError> {
-        let Some(first) = tables.first() else { return Ok(None) };
+        let Some(codec) = tables.first().and_then(|first| nvcomp_codec(first.codec)) else {
+            return Ok(None);
+        };
         let most = |value: fn(&ChunkTable) -> u32| tables.iter().map(value).max().unwrap_or(0);
         let shape = BatchShape {
-            codec: nvcomp_codec(first.codec),
+            codec,
             max_stored_bytes: most(|table| table.max_stored_bytes),
             max_bytes: most(|table| table.max_bytes),
         };
@@ -145,14 +147,5 @@ fn described<'a>(workspace: &'a Workspace, batch: &LaunchJobs) -> NvcompBatch<'a
         outputs: layout.outputs,
         statuses: layout.statuses,
         scratch: layout.scratch,
-    }
-}
-
-fn nvcomp_codec(codec: Codec) -> NvcompCodec {
-    match codec {
-        Codec::Snappy => NvcompCodec::Snappy,
-        Codec::Lz4 => NvcompCodec::Lz4,
-        Codec::Zstd => NvcompCodec::Zstd,
-        Codec::Deflate => NvcompCodec::Deflate,
     }
 }

@@ -2,13 +2,13 @@
 
 use grampus_cuda::{Args, CudaError, Device, DeviceBuffer, Module, Nvcomp, Stream};
 use grampus_io_stack::abi::bytes_of;
+use grampus_orc_layout::codec::Codec;
 
 use super::ENTRY;
 use super::chunk_table::{ChunkTable, codec_number};
 use super::library::LibraryCalls;
 use super::library_memory::LibraryMemory;
 use crate::abi::decompress::{CHUNK_OK, ChunkJob, ChunkResult, DecompressLaunch, StoredChunk};
-use crate::input::chunk_list::Codec;
 
 /// Bytes before and after each output. The kernel must leave them unchanged.
 const GUARD_BYTES: usize = 64;

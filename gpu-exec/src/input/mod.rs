@@ -2,15 +2,13 @@
 //!
 //! ```text
 //! mod             inputs, stripes, placements, and the decoder that the caller supplies
-//! chunk_list      compression chunks of a stream
-//! encoded_column  streams of a column that the device can decode
+//! encoded_check   whether the device takes a column as it is stored
 //! segments        consecutive values of a raw column
 //! file_version    identity and state of a file
 //! file_registry   ids of file versions
 //! ```
 
-pub mod chunk_list;
-pub mod encoded_column;
+pub mod encoded_check;
 pub(crate) mod file_registry;
 mod file_version;
 mod segments;
@@ -19,8 +17,9 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use self::chunk_list::Codec;
-use self::encoded_column::EncodedColumn;
+use grampus_orc_layout::codec::Compression;
+use grampus_orc_layout::encoded_column::EncodedColumn;
+
 pub use self::file_version::FileVersion;
 pub use self::segments::Segment;
 pub(crate) use self::segments::file_ranges;
@@ -44,15 +43,6 @@ pub enum Placement {
         /// row groups.
         chunk_bytes: Option<u64>,
     },
-}
-
-/// Codec and size of a file's compression chunks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Compression {
-    /// Codec of the chunks. LZO counts as LZ4.
-    pub codec: Codec,
-    /// Decompressed bytes of a chunk, at most. Not 0.
-    pub chunk_bytes: u64,
 }
 
 /// A stripe's rows, or those of its row groups that may hold rows that pass.
@@ -105,7 +95,8 @@ pub trait Decode: fmt::Debug + Send + Sync {
     }
 
     /// Codes of all entries of a column's dictionary in a stripe
-    /// ([`Values::Codes`](crate::input::encoded_column::Values::Codes)).
+    /// ([`EncodedValues::Dictionary`](grampus_orc_layout::encoded_column::EncodedValues::Dictionary)): a number of four
+    /// bytes for each entry.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).

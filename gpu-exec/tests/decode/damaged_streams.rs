@@ -1,7 +1,7 @@
 //! Streams that no writer makes: the kernel ends in an error or in values, on every device alike.
 
-use grampus_gpu_exec::input::encoded_column::{Runs, Values};
 use grampus_gpu_exec::program::Type;
+use grampus_orc_layout::encoded_column::{EncodedValues, RunLength};
 
 use crate::BATCH_BYTES;
 use crate::common::random::Random;
@@ -13,7 +13,7 @@ use crate::streams::{CodedStream, Column};
 fn malformed_streams_are_errors() {
     let integers = |bytes: &[u8], runs, ty, rows: usize| {
         Column::new(
-            Values::Integers(runs),
+            EncodedValues::Integers(runs),
             ty,
             None,
             CodedStream::of_bytes(bytes, vec![0; rows]),
@@ -24,12 +24,19 @@ fn malformed_streams_are_errors() {
     let nulls = {
         let present = CodedStream::of_bytes(&[0xff, 0x80], vec![1, 0, 0, 0, 0, 0, 0, 0]);
         let data = CodedStream::of_bytes(&[0xff, 0x02], vec![1]);
-        let mut column = Column::new(Values::Integers(Runs::V1), Type::Int64, Some(present), data, None, 8);
+        let mut column = Column::new(
+            EncodedValues::Integers(RunLength::V1),
+            Type::Int64,
+            Some(present),
+            data,
+            None,
+            8,
+        );
         column.nullable = false;
         column
     };
     let mut too_large = Column::new(
-        Values::Codes(Runs::V1, 4),
+        EncodedValues::Dictionary(RunLength::V1, 4),
         Type::Code,
         None,
         CodedStream::of_bytes(&[0xff, 0x04], vec![4]),
@@ -38,21 +45,24 @@ fn malformed_streams_are_errors() {
     );
     too_large.use_codes(vec![5, 6, 7, 8]);
     let cases = [
-        ("no bytes", integers(&[], Runs::V2, Type::Int64, 1)),
+        ("no bytes", integers(&[], RunLength::V2, Type::Int64, 1)),
         (
             "a header without a body",
-            integers(&[0x5e, 0x03, 0x5c], Runs::V2, Type::Int64, 4),
+            integers(&[0x5e, 0x03, 0x5c], RunLength::V2, Type::Int64, 4),
         ),
         (
             "fewer values than rows",
-            integers(&[0x0a, 0x27, 0x10], Runs::V2, Type::Int64, 6),
+            integers(&[0x0a, 0x27, 0x10], RunLength::V2, Type::Int64, 6),
         ),
-        ("an endless varint", integers(&[0xff; 40], Runs::V1, Type::Int64, 1)),
+        (
+            "an endless varint",
+            integers(&[0xff; 40], RunLength::V1, Type::Int64, 1),
+        ),
         (
             "eleven bytes of varint",
             integers(
                 &[0xff, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 1],
-                Runs::V1,
+                RunLength::V1,
                 Type::Int64,
                 1,
             ),
@@ -60,20 +70,20 @@ fn malformed_streams_are_errors() {
         // A run of eight values of one bit, with one patch of one bit and a gap of 9.
         (
             "a patch beyond its run",
-            integers(&[0x80, 7, 0x00, 0x61, 0x00, 0xff, 0x98], Runs::V2, Type::Int64, 8),
+            integers(&[0x80, 7, 0x00, 0x61, 0x00, 0xff, 0x98], RunLength::V2, Type::Int64, 8),
         ),
         (
             "a patch of more than 64 bits",
             integers(
                 &[0x80, 0, 0x1f, 0x01, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-                Runs::V2,
+                RunLength::V2,
                 Type::Int64,
                 1,
             ),
         ),
         (
             "a value of 17 bits",
-            integers(&[0xff, 0x80, 0x80, 0x04], Runs::V1, Type::Int16, 1),
+            integers(&[0xff, 0x80, 0x80, 0x04], RunLength::V1, Type::Int16, 1),
         ),
         ("an index beyond the dictionary", too_large),
         ("a missing value where there must be one", nulls),

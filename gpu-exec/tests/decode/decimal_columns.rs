@@ -1,7 +1,7 @@
 //! Decimals at their column's scale: scales that differ, the widest values, and those that do not fit.
 
-use grampus_gpu_exec::input::encoded_column::{Runs, Values};
 use grampus_gpu_exec::program::Type;
+use grampus_orc_layout::encoded_column::{EncodedValues, RunLength};
 
 use crate::BATCH_BYTES;
 use crate::common::random::Random;
@@ -9,10 +9,17 @@ use crate::decode_target::{DecodeTarget, decode_targets};
 use crate::streams::{self, CodedStream, Column};
 
 /// A column of `decimal(38, scale)`, with a row for each of `scales`.
-fn column(runs: Runs, scale: i8, unscaled: CodedStream, scales: CodedStream) -> Column {
+fn column(runs: RunLength, scale: i8, unscaled: CodedStream, scales: CodedStream) -> Column {
     let ty = Type::Decimal { precision: 38, scale };
     let rows = scales.values.len() as u64;
-    Column::new(Values::Decimals(runs, scale), ty, None, unscaled, Some(scales), rows)
+    Column::new(
+        EncodedValues::Decimals(runs, scale),
+        ty,
+        None,
+        unscaled,
+        Some(scales),
+        rows,
+    )
 }
 
 /// The only value of a column, or the last one; `None`: an error.
@@ -81,7 +88,7 @@ fn decimals_take_their_columns_scale() {
     ];
     for target in decode_targets() {
         for &(value, from, to, wanted) in cases {
-            for runs in [Runs::V1, Runs::V2] {
+            for runs in [RunLength::V1, RunLength::V2] {
                 let scales = streams::of_one(runs, from);
                 let found = last_value(&target, &column(runs, to, streams::varints(&[value]), scales));
                 assert_eq!(found, wanted, "{value} at scale {from} to {to}, {} lanes", target.lanes);
@@ -95,7 +102,7 @@ fn varints_of_more_than_64_bits_are_errors() {
     let of = |bytes: &[u8]| {
         let scales = streams::literals(&[2, 2, 2], true);
         let unscaled = CodedStream::of_bytes(&[&[0x02, 0x03], bytes].concat(), vec![1, -2, 0]);
-        column(Runs::V1, 2, unscaled, scales)
+        column(RunLength::V1, 2, unscaled, scales)
     };
     let long = |last: &[u8]| [&[0xff; 8], last].concat();
     let cases: [(&str, Vec<u8>, Option<i64>); 9] = [
@@ -134,9 +141,9 @@ fn wide_values_of_other_rows_do_not_matter() {
     for value in 0..60 {
         unscaled.run(&[2 * value], [i64::from(value)]);
     }
-    let scales = streams::of_one(Runs::V2, 3);
+    let scales = streams::of_one(RunLength::V2, 3);
     let scales = CodedStream::of_bytes(&scales.bytes.repeat(101), vec![3; 101]);
-    let column = column(Runs::V2, 3, unscaled, scales);
+    let column = column(RunLength::V2, 3, unscaled, scales);
     for target in decode_targets() {
         target.check(&column, 0..40, BATCH_BYTES, "before");
         target.check(&column, 41..101, BATCH_BYTES, "behind");
@@ -151,10 +158,11 @@ fn wide_values_of_other_rows_do_not_matter() {
 
 #[test]
 fn streams_of_too_few_values_are_errors() {
-    let scales = |count: usize| CodedStream::of_bytes(&streams::of_one(Runs::V2, 3).bytes.repeat(count), vec![3; 5]);
+    let scales =
+        |count: usize| CodedStream::of_bytes(&streams::of_one(RunLength::V2, 3).bytes.repeat(count), vec![3; 5]);
     let unscaled = |count: usize| CodedStream::of_bytes(&[14, 16, 18, 20, 22][..count], vec![7, 8, 9, 10, 11]);
     for target in decode_targets() {
-        let found = |values, scale| last_value(&target, &column(Runs::V2, 3, unscaled(values), scales(scale)));
+        let found = |values, scale| last_value(&target, &column(RunLength::V2, 3, unscaled(values), scales(scale)));
         assert_eq!(found(5, 5), Some(11));
         assert_eq!([found(4, 5), found(5, 4), found(0, 5), found(5, 0)], [None; 4]);
     }
@@ -170,7 +178,7 @@ fn one_value_that_does_not_fit_fails_its_row_group() {
             let value = |row| if row == bad { 1 << 61 } else { 1 << 50 };
             let values: Vec<i64> = (0..100).map(value).collect();
             let scales = streams::literals(&[1; 100], true);
-            let column = column(Runs::V1, 2, streams::varints(&values), scales);
+            let column = column(RunLength::V1, 2, streams::varints(&values), scales);
             assert_eq!(target.decode(&column, 0..100, BATCH_BYTES), None, "row {bad}");
             target.check(&column, 0..bad, BATCH_BYTES, "rows before");
             target.check(&column, bad + 1..100, BATCH_BYTES, "rows behind");

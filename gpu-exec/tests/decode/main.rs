@@ -24,11 +24,11 @@ mod streams;
 use std::sync::Arc;
 
 use common::random::Random;
-
 use decode_target::{DecodeTarget, decode_targets};
-use grampus_gpu_exec::input::chunk_list::Codec;
-use grampus_gpu_exec::input::encoded_column::{Change, Clock, Runs, Values};
 use grampus_gpu_exec::program::Type;
+use grampus_orc_layout::codec::Codec;
+use grampus_orc_layout::decode::{Clock, ClockChange};
+use grampus_orc_layout::encoded_column::{EncodedValues, RunLength};
 use random_columns::{TIME, random_columns};
 use streams::{CodedStream, Column};
 
@@ -86,10 +86,10 @@ fn examples_of_the_specification_decode() {
     let bytes: &[(&[u8], Vec<i64>)] = &[(&[0x61, 0x00], vec![0; 100]), (&[0xfe, 0x44, 0x45], vec![0x44, 0x45])];
     let bits: &[(&[u8], Vec<i64>)] = &[(&[0xff, 0x80], vec![1, 0, 0, 0, 0, 0, 0, 0])];
     let all = [
-        (v2, Values::Integers(Runs::V2), Type::Int64),
-        (v1, Values::Integers(Runs::V1), Type::Int64),
-        (bytes, Values::Bytes, Type::Int8),
-        (bits, Values::Booleans, Type::Bool),
+        (v2, EncodedValues::Integers(RunLength::V2), Type::Int64),
+        (v1, EncodedValues::Integers(RunLength::V1), Type::Int64),
+        (bytes, EncodedValues::Bytes, Type::Int8),
+        (bits, EncodedValues::Booleans, Type::Bool),
     ];
     for target in decode_targets() {
         for (examples, values, ty) in &all {
@@ -107,7 +107,7 @@ fn examples_of_the_specification_decode() {
         for (bytes, indexes) in codes {
             let rows = indexes.len() as u64;
             let mut column = Column::new(
-                Values::Codes(Runs::V2, 1 << 16),
+                EncodedValues::Dictionary(RunLength::V2, 1 << 16),
                 Type::Code,
                 None,
                 CodedStream::of_bytes(bytes, indexes),
@@ -203,7 +203,14 @@ fn version_2_runs_decode_at_every_width() {
             let mut random = Random(code as u64 + 77);
             for data in streams::runs_of_width(&mut random, code) {
                 let rows = data.values.len() as u64;
-                let column = Column::new(Values::Integers(Runs::V2), Type::Int64, None, data, None, 50);
+                let column = Column::new(
+                    EncodedValues::Integers(RunLength::V2),
+                    Type::Int64,
+                    None,
+                    data,
+                    None,
+                    50,
+                );
                 target.check(&column, 0..rows, BATCH_BYTES, &format!("width code {code}"));
                 let first = random.below(rows);
                 target.check(&column, first..rows, BATCH_BYTES, &format!("width code {code}"));
@@ -226,7 +233,14 @@ fn values_beyond_the_layout_fail() {
         ] {
             let rows = values.len() as u64;
             let data = streams::literals(&values, true);
-            let column = Column::new(Values::Integers(Runs::V1), Type::Int64, None, data, None, rows);
+            let column = Column::new(
+                EncodedValues::Integers(RunLength::V1),
+                Type::Int64,
+                None,
+                data,
+                None,
+                rows,
+            );
             target.check(
                 &column.within((least, greatest)),
                 0..rows,
@@ -235,7 +249,14 @@ fn values_beyond_the_layout_fail() {
             );
             for beyond in [least - 1, greatest + 1] {
                 let data = streams::literals(&[values.clone(), vec![beyond]].concat(), true);
-                let column = Column::new(Values::Integers(Runs::V1), Type::Int64, None, data, None, rows + 1);
+                let column = Column::new(
+                    EncodedValues::Integers(RunLength::V1),
+                    Type::Int64,
+                    None,
+                    data,
+                    None,
+                    rows + 1,
+                );
                 let column = column.within((least, greatest));
                 let found = target.decode(&column, 0..rows + 1, BATCH_BYTES);
                 assert_eq!(found, None, "{beyond} in {:?}, {} lanes", column.stored, target.lanes);
@@ -245,7 +266,7 @@ fn values_beyond_the_layout_fail() {
         for (ty, width) in [(Type::Float64, 8), (Type::Float32, 4)] {
             let column = |values: &[f64], bounds| {
                 let data = streams::floats(values, width);
-                Column::new(Values::Raw, ty, None, data, None, values.len() as u64).within(bounds)
+                Column::new(EncodedValues::Floats, ty, None, data, None, values.len() as u64).within(bounds)
             };
             for (values, bounds) in [
                 (vec![0.0, 1.0, 255.0, 128.0], (0, 255)),
@@ -282,7 +303,7 @@ fn values_beyond_the_layout_fail() {
             (Type::Int32, vec![200, (-1i32).cast_unsigned()], false),
         ] {
             let data = streams::literals(&[0, 1, 1], false);
-            let mut column = Column::new(Values::Codes(Runs::V1, 2), ty, None, data, None, 3);
+            let mut column = Column::new(EncodedValues::Dictionary(RunLength::V1, 2), ty, None, data, None, 3);
             column.use_codes(numbers);
             let column = column.within((0, 255));
             let found = target.decode(&column, 0..3, BATCH_BYTES);
@@ -304,8 +325,8 @@ fn values_beyond_the_layout_fail() {
 #[test]
 fn timestamps_decode_by_the_rules_of_writers() {
     let epoch = 1_420_070_400;
-    let zone: Arc<[Change]> = [(-2_000_000_000, 3600), (0, -28_800), (100, -25_200), (4_000_000_000, 0)]
-        .map(|(from, offset)| Change { from, offset })
+    let zone: Arc<[ClockChange]> = [(-2_000_000_000, 3600), (0, -28_800), (100, -25_200), (4_000_000_000, 0)]
+        .map(|(from, offset)| ClockChange { from, offset })
         .into();
     // Seconds since 1970, stored nanoseconds, and the time by UTC and by the zone. `None`: an error.
     let cases: &[(i64, i64, Option<i64>, Option<i64>)] = &[
@@ -342,9 +363,9 @@ fn timestamps_decode_by_the_rules_of_writers() {
         for &(seconds, nanos, by_utc, by_zone) in cases {
             for (zone, wanted) in [(None, by_utc), (Some(zone.clone()), by_zone)] {
                 let stored = seconds.wrapping_sub(epoch);
-                let clock = Clock { epoch, zone };
+                let clock = Clock { epoch, changes: zone };
                 let column = Column::new(
-                    Values::Timestamps(Runs::V1, clock),
+                    EncodedValues::Timestamps(RunLength::V1, clock),
                     TIME,
                     None,
                     streams::literals(&[stored], true),

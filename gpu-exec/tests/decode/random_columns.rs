@@ -1,7 +1,7 @@
 //! Random columns: one for each way to encode a column.
 
-use grampus_gpu_exec::input::encoded_column::{Runs, Values};
 use grampus_gpu_exec::program::{TimeUnit, Type};
+use grampus_orc_layout::encoded_column::{EncodedValues, RunLength};
 
 use crate::common::random::Random;
 use crate::streams::{self, CodedStream, Column};
@@ -18,16 +18,17 @@ pub(crate) fn random_columns(random: &mut Random, seed: u64) -> Vec<(String, Col
         let group_rows = if nulls { 8 * group_rows } else { group_rows };
         let present = nulls.then(|| streams::bits(random, rows));
         let count = present.as_ref().map_or(rows, |p| p.values.iter().sum::<i64>() as u64);
-        let mut add = |name: &str, values: Values, ty: Type, data: CodedStream, secondary: Option<CodedStream>| {
-            let column = Column::new(values, ty, present.clone(), data, secondary, group_rows);
-            let name = format!("seed {seed}: {name}, nulls {nulls}, groups of {group_rows}");
-            let narrow = column.within(column.bounds());
-            if narrow.stored != column.stored {
-                columns.push((format!("{name}, in {} bytes", narrow.stored.bytes()), narrow));
-            }
-            columns.push((name, column));
-        };
-        for (runs, name) in [(Runs::V1, "version 1"), (Runs::V2, "version 2")] {
+        let mut add =
+            |name: &str, values: EncodedValues, ty: Type, data: CodedStream, secondary: Option<CodedStream>| {
+                let column = Column::new(values, ty, present.clone(), data, secondary, group_rows);
+                let name = format!("seed {seed}: {name}, nulls {nulls}, groups of {group_rows}");
+                let narrow = column.within(column.bounds());
+                if narrow.stored != column.stored {
+                    columns.push((format!("{name}, in {} bytes", narrow.stored.bytes()), narrow));
+                }
+                columns.push((name, column));
+            };
+        for (runs, name) in [(RunLength::V1, "version 1"), (RunLength::V2, "version 2")] {
             for (ty, bits) in [
                 (Type::Int16, 16),
                 (Type::Int32, 32),
@@ -39,22 +40,46 @@ pub(crate) fn random_columns(random: &mut Random, seed: u64) -> Vec<(String, Col
                 (Type::Int64, 30),
             ] {
                 let data = streams::integers(random, runs, count, bits, true);
-                add(name, Values::Integers(runs), ty, data, None);
+                add(name, EncodedValues::Integers(runs), ty, data, None);
             }
             let data = streams::integers(random, runs, count, 10, false);
-            add("codes", Values::Codes(runs, 1 << 10), Type::Code, data, None);
+            add(
+                "codes",
+                EncodedValues::Dictionary(runs, 1 << 10),
+                Type::Code,
+                data,
+                None,
+            );
             let (seconds, nanos) = streams::times(random, runs, count);
             let clock = streams::clock(random);
-            add("times", Values::Timestamps(runs, clock), TIME, seconds, Some(nanos));
+            add(
+                "times",
+                EncodedValues::Timestamps(runs, clock),
+                TIME,
+                seconds,
+                Some(nanos),
+            );
             let scale = random.below(19) as i8;
             let (unscaled, scales) = streams::decimals(random, runs, count, scale);
             let ty = Type::Decimal { precision: 18, scale };
-            add("decimals", Values::Decimals(runs, scale), ty, unscaled, Some(scales));
+            add(
+                "decimals",
+                EncodedValues::Decimals(runs, scale),
+                ty,
+                unscaled,
+                Some(scales),
+            );
         }
-        add("bytes", Values::Bytes, Type::Int8, streams::bytes(random, count), None);
+        add(
+            "bytes",
+            EncodedValues::Bytes,
+            Type::Int8,
+            streams::bytes(random, count),
+            None,
+        );
         add(
             "booleans",
-            Values::Booleans,
+            EncodedValues::Booleans,
             Type::Bool,
             streams::bits(random, count),
             None,
@@ -64,18 +89,24 @@ pub(crate) fn random_columns(random: &mut Random, seed: u64) -> Vec<(String, Col
             let least = if random.below(2) == 0 { 0 } else { -(most / 2) };
             let mut number = || (least + random.below((most - least / 2) as u64) as i64) as f64;
             let numbers: Vec<f64> = (0..count).map(|_| number()).collect();
-            add("whole floats", Values::Raw, ty, streams::floats(&numbers, width), None);
+            add(
+                "whole floats",
+                EncodedValues::Floats,
+                ty,
+                streams::floats(&numbers, width),
+                None,
+            );
         }
         add(
             "doubles",
-            Values::Raw,
+            EncodedValues::Floats,
             Type::Float64,
             streams::raw(random, count, 8),
             None,
         );
         add(
             "floats",
-            Values::Raw,
+            EncodedValues::Floats,
             Type::Float32,
             streams::raw(random, count, 4),
             None,

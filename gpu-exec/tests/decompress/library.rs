@@ -9,16 +9,16 @@ use grampus_gpu_exec::decompress::chunk_table::codec_number;
 use grampus_gpu_exec::decompress::library::PREPARE;
 use grampus_gpu_exec::decompress::library_translation_unit;
 use grampus_gpu_exec::decompress::standalone::{Chunk, decompress_by_library};
-use grampus_gpu_exec::input::chunk_list::Codec;
 use grampus_gpu_exec::kernel_cache::KernelCache;
 use grampus_host_nvcomp::Fault;
+use grampus_orc_layout::codec::Codec;
 use grampus_test_support::{Resource, missing};
 
 use crate::common::lockstep;
 use crate::common::random::Random;
 use crate::sample_chunks::data;
 
-const CODECS: [Codec; 4] = [Codec::Snappy, Codec::Lz4, Codec::Zstd, Codec::Deflate];
+const CODECS: [Codec; 4] = [Codec::Snappy, Codec::Lz4, Codec::Zstd, Codec::Zlib];
 /// Memory for nvCOMP.
 const ENOUGH: usize = 512 << 20;
 
@@ -76,13 +76,14 @@ fn compress(codec: Codec, bytes: &[u8]) -> Vec<u8> {
         Codec::Snappy => snap::raw::Encoder::new().compress_vec(bytes).expect("compresses"),
         Codec::Lz4 => lz4_flex::block::compress(bytes),
         Codec::Zstd => zstd::bulk::compress(bytes, 3).expect("compresses"),
-        Codec::Deflate => {
+        Codec::Zlib => {
             let mut compressor = libdeflater::Compressor::new(libdeflater::CompressionLvl::default());
             let mut out = vec![0; compressor.deflate_compress_bound(bytes.len())];
             let length = compressor.deflate_compress(bytes, &mut out).expect("there is space");
             out.truncate(length);
             out
         }
+        other => panic!("nvCOMP knows no {other:?}"),
     }
 }
 

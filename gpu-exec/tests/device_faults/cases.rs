@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use grampus_cuda::{HostFaults, Nvcomp};
 use grampus_gpu_exec::input::Input;
-use grampus_gpu_exec::input::chunk_list::Codec;
 use grampus_gpu_exec::output::{Output, ResultColumn, ResultValues};
 use grampus_gpu_exec::program::{Expr, Program, Value};
 use grampus_gpu_exec::{Backing, BackingChoice, Decompression, Gpu, GpuOptions, Request, RunError};
 use grampus_gpu_exec::{RuntimeOptions, Target};
+use grampus_orc_layout::codec::Codec;
 
 use crate::temporary_table::compression::compress_table;
 use crate::temporary_table::{GROUP_ROWS, Kind, Shape, Table, is_null, program, value};

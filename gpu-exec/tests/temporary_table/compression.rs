@@ -3,26 +3,28 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use grampus_gpu_exec::input::chunk_list::{Chunk, ChunkList, Codec};
-use grampus_gpu_exec::input::encoded_column::EncodedStream;
-use grampus_gpu_exec::input::{Compression, FileVersion, Placement};
+use grampus_gpu_exec::input::{FileVersion, Placement};
+use grampus_orc_layout::codec::{Codec, Compression};
+use grampus_orc_layout::encoded_chunk::{EncodedChunk, EncodedChunks};
+use grampus_orc_layout::encoded_column::EncodedStream;
 
 use super::{Kind, Table};
 
-pub(crate) const CODECS: [Codec; 4] = [Codec::Snappy, Codec::Lz4, Codec::Zstd, Codec::Deflate];
+pub(crate) const CODECS: [Codec; 4] = [Codec::Snappy, Codec::Lz4, Codec::Zstd, Codec::Zlib];
 
 fn compress(codec: Codec, bytes: &[u8]) -> Vec<u8> {
     match codec {
         Codec::Snappy => snap::raw::Encoder::new().compress_vec(bytes).unwrap(),
         Codec::Lz4 => lz4_flex::block::compress(bytes),
         Codec::Zstd => zstd::bulk::compress(bytes, 3).unwrap(),
-        Codec::Deflate => {
+        Codec::Zlib => {
             let mut compressor = libdeflater::Compressor::new(libdeflater::CompressionLvl::default());
             let mut out = vec![0; compressor.deflate_compress_bound(bytes.len())];
             let length = compressor.deflate_compress(bytes, &mut out).unwrap();
             out.truncate(length);
             out
         }
+        other => panic!("no test has chunks of {other:?}"),
     }
 }
 
@@ -47,14 +49,14 @@ pub(crate) fn compress_table(table: &mut Table, codec: Codec, chunk_bytes: usize
         let at = &mut table.input.stripes[stripe];
         at.compression = Some(Compression {
             codec,
-            chunk_bytes: chunk_bytes as u64,
+            block_size_bytes: chunk_bytes as u64,
         });
         let path = table.input.files[at.file].path.clone();
         let mut file = std::fs::read(&path).unwrap();
         let mut encoded = (*stored[&key]).clone();
         let mut stored_bytes = 0;
         let mut store = |stream: &mut EncodedStream| {
-            let bytes = file[stream.offset as usize..][..stream.bytes as usize].to_vec();
+            let bytes = file[stream.offset as usize..][..stream.length as usize].to_vec();
             let (mut chunks, mut start) = (Vec::new(), 0);
             stream.offset = file.len() as u64;
             for (number, chunk) in bytes.chunks(chunk_bytes).enumerate() {
@@ -65,7 +67,7 @@ pub(crate) fn compress_table(table: &mut Table, codec: Codec, chunk_bytes: usize
                     compress(codec, chunk)
                 };
                 file.extend([0x5A; 3]); // the header, which a device does not read
-                let chunk_at = Chunk {
+                let chunk_at = EncodedChunk {
                     offset: file.len() as u64,
                     length: body.len() as u32,
                     original,
@@ -83,7 +85,11 @@ pub(crate) fn compress_table(table: &mut Table, codec: Codec, chunk_bytes: usize
                 stored_bytes += 3 + body.len() as u64;
                 start += chunk.len() as u64;
             }
-            stream.chunks = Some(ChunkList { codec, chunks });
+            stream.chunks = Some(EncodedChunks {
+                codec,
+                bytes: start,
+                chunks,
+            });
         };
         encoded.present.iter_mut().for_each(&mut store);
         store(&mut encoded.data);

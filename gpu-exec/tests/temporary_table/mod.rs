@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use grampus_gpu_exec::RunError;
-use grampus_gpu_exec::input::encoded_column::{EncodedColumn, EncodedStream, Entry, Values};
 use grampus_gpu_exec::input::{Decode, Decoded, FileVersion, Input, Placement, Segment, Stripe};
 use grampus_gpu_exec::output::{Output, ResultValues};
 use grampus_gpu_exec::program::{Aggregate, BinaryOp, Column, Expr, Function, Program, Type, Value};
 use grampus_gpu_exec::{Backing, BackingChoice, Decompression, Gpu, GpuOptions, Request, RuntimeOptions, Target};
+use grampus_orc_layout::encoded_column::{EncodedColumn, EncodedEntry, EncodedStream, EncodedValues};
 
 /// Ways to store a column.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -138,7 +138,7 @@ impl Table {
                     let kind = shape.kinds[c];
                     columns.push(if matches!(kind, Kind::Stored | Kind::Plain) {
                         let encoded = store(&mut bytes, c, row..row + rows, kind == Kind::Stored);
-                        let stored_bytes = encoded.data.bytes + encoded.present.as_ref().map_or(0, |p| p.bytes);
+                        let stored_bytes = encoded.data.length + encoded.present.as_ref().map_or(0, |p| p.length);
                         stored.insert((stripes.len(), c), Arc::new(encoded));
                         Placement::Decoded {
                             stored_bytes,
@@ -302,7 +302,7 @@ fn store(bytes: &mut Vec<u8>, column: usize, rows: Range<u64>, nulls: bool) -> E
         }
         let values = group.into_iter().filter(|row| !nulls || !is_null(*row));
         data.extend(values.flat_map(|row| value(column, row).to_le_bytes()));
-        let entry = |at, end: usize| Entry {
+        let entry = |at, end: usize| EncodedEntry {
             at,
             skip: 0,
             end: end as u64,
@@ -316,13 +316,13 @@ fn store(bytes: &mut Vec<u8>, column: usize, rows: Range<u64>, nulls: bool) -> E
         bytes.extend(&stream);
         EncodedStream {
             offset,
-            bytes: stream.len() as u64,
+            length: stream.len() as u64,
             entries,
             chunks: None,
         }
     };
     EncodedColumn {
-        values: Values::Raw,
+        values: EncodedValues::Floats,
         group_rows: GROUP_ROWS,
         present: nulls.then(|| put(present, present_entries)),
         data: put(data, data_entries),

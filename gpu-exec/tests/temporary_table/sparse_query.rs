@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use grampus_cuda::Nvcomp;
 use grampus_gpu_exec::input::Placement;
-use grampus_gpu_exec::input::chunk_list::Codec;
 use grampus_gpu_exec::output::{Output, ResultValues};
 use grampus_gpu_exec::program::{BinaryOp, Expr, Program, Type, Value};
 use grampus_gpu_exec::{Backing, BackingChoice, Decompression, Gpu, Request, RunError};
+use grampus_orc_layout::codec::Codec;
 
 use super::compression::CODECS;
 use super::{GROUP_ROWS, Kind, Shape, Table, is_cuda, is_null, program, value};

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use grampus_cuda::{Args, CudaError, DeviceBuffer, Module};
 use grampus_io_stack::abi::bytes_of;
+use grampus_orc_layout::codec::Codec;
 
 use crate::abi::decompress::DecompressLaunch;
 use crate::codegen::BLOCK_THREADS;
 use crate::decompress;
 use crate::decompress::chunk_table::{ChunkTable, launches};
 use crate::decompress::library::LibraryCalls;
-use crate::input::chunk_list::Codec;
 use crate::kernel_cache::{Loaded, Origin};
 use crate::options::Decompressor;
 use crate::runtime::decoding::decode_context::DecodeContext;
@@ -50,7 +50,7 @@ impl<'a> ChunkDecompressor<'a> {
             library: Vec::new(),
             compile: Duration::ZERO,
         };
-        for codec in [Codec::Snappy, Codec::Lz4, Codec::Zstd, Codec::Deflate] {
+        for codec in [Codec::Snappy, Codec::Lz4, Codec::Zstd, Codec::Zlib] {
             if let Some(Decompressor::Library(library)) = context.decompression.of(codec) {
                 let of_codec = |table: &&ChunkTable| table.codec == codec && table.compressed > 0;
                 let tables: Vec<ChunkTable> = tables.iter().filter(of_codec).copied().collect();

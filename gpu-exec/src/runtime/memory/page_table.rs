@@ -4,11 +4,11 @@
 //! A page of values that lie raw in their file is 64 bytes of them. A page of a decoded column is a row group, or the
 //! rows of a compression chunk.
 
+use crate::input::encoded_check::MAX_GROUP_ROWS;
 use std::sync::atomic::AtomicU32;
 
 use crate::abi::paging::{PAGE_BYTES, PagedPiece};
 use crate::input::Stripe;
-use crate::input::encoded_column::MAX_GROUP_ROWS;
 use crate::options::Place;
 use crate::runtime::memory::arena::DeviceRange;
 use crate::runtime::memory::cached_column::{CachedColumn, PresenceBitmap};

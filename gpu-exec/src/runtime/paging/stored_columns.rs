@@ -3,9 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use grampus_orc_layout::encoded_column::{EncodedColumn, EncodedValues};
+
 use crate::decode::group_gather::GatheredColumn;
 use crate::error::RunError;
-use crate::input::encoded_column::{EncodedColumn, Values};
+use crate::input::encoded_check::regrouped;
 use crate::options::Request;
 use crate::runtime::memory::page_table::{PageTable, PagedColumn};
 use crate::runtime::memory::residency::Residency;
@@ -49,7 +51,7 @@ impl<'a> StoredColumns<'a> {
             return Ok(None);
         };
         let codes = match encoded.values {
-            Values::Codes(..) => {
+            EncodedValues::Dictionary(..) => {
                 let codes = self
                     .request
                     .input
@@ -79,7 +81,7 @@ impl<'a> StoredColumns<'a> {
             return Some(encoded);
         }
         let width = u64::from(self.request.program.columns[column.column].stored.raw_bytes());
-        encoded.regrouped(page_rows, column.rows, width).map(Arc::new)
+        regrouped(&encoded, page_rows, column.rows, width).map(Arc::new)
     }
 
     /// The device could not decode a column: from now on the CPU decodes it.

@@ -159,10 +159,10 @@ fn name(backing: Backing) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use grampus_orc_layout::codec::Codec;
     use std::sync::LazyLock;
 
     use super::*;
-    use crate::input::chunk_list::Codec;
     use crate::machine_profile::MachineProfile;
     use crate::runtime::planner::cost_model::{ColumnBytes, StoredRows};
 

@@ -7,10 +7,10 @@
 //! Only values that are decoded have a choice: values that lie raw in files are read as they are. Floats that are
 //! probably whole numbers are decoded although they lie raw, if a query reads their column whole.
 
+use crate::input::encoded_check::MAX_GROUP_ROWS;
 use std::collections::BTreeSet;
 
 use crate::error::{RefusalReason, RunError};
-use crate::input::encoded_column::MAX_GROUP_ROWS;
 use crate::input::{Placement, Stripe};
 use crate::options::{Backing, BackingChoice, Request};
 use crate::program::{Program, Stored, Type, Value};

@@ -3,9 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use grampus_orc_layout::encoded_column::EncodedColumn;
+
 use crate::decode::decode_batch::DecodeBatch;
 use crate::error::RunError;
-use crate::input::encoded_column::EncodedColumn;
 use crate::input::file_ranges;
 use crate::options::{Place, Request};
 use crate::program::{Stored, Type};

@@ -7,9 +7,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use grampus_orc_layout::encoded_column::EncodedColumn;
+
 use crate::decode::decode_batch::{DecodeBatch, batches};
 use crate::decode::straight_run::straight_chunk_rows;
-use crate::input::encoded_column::EncodedColumn;
+use crate::input::encoded_check::fits;
 use crate::input::file_registry::FileId;
 use crate::options::{Place, Request};
 use crate::runtime::memory::copy_target::CopyTarget;
@@ -173,5 +175,5 @@ pub(crate) fn stored_form(request: &Request<'_>, (stripe, column): (usize, usize
     let encoded = input.decoder.encoded(stripe, column)?;
     let (ty, file_bytes) = (request.program.columns[column].ty, input.files[at.file].bytes);
     let decompresses = |codec| request.decompression.of(codec).is_some();
-    (encoded.codec().is_none_or(decompresses) && encoded.fits(ty, at.rows, file_bytes)).then_some(encoded)
+    (encoded.codec().is_none_or(decompresses) && fits(&encoded, ty, at.rows, file_bytes)).then_some(encoded)
 }

@@ -15,11 +15,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use grampus_cuda::{Part, Slot, Stream};
+use grampus_orc_layout::encoded_column::EncodedValues;
 
 use crate::decode::decode_batch::Addresses;
 use crate::error::{RefusalReason, RunError};
 use crate::input::Decode;
-use crate::input::encoded_column::Values;
 use crate::program::{Stored, Type};
 use crate::runtime::file_io::file_source::{FileSource, opened};
 use crate::runtime::memory::copy_target::CopyTarget;
@@ -317,7 +317,7 @@ impl<'a> Uploader<'a> {
         };
         let source = opened(self.sources, copy.file)?;
         let dictionary_codes = match copy.encoded.values {
-            Values::Codes(..) => {
+            EncodedValues::Dictionary(..) => {
                 let dictionary_codes = self.decoder.dictionary_codes(copy.stripe, copy.column);
                 dictionary_codes.map_err(RunError::Decode)?
             }

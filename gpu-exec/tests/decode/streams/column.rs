@@ -3,9 +3,11 @@
 use std::ops::Range;
 
 use grampus_gpu_exec::input::Decoded;
-use grampus_gpu_exec::input::chunk_list::{Chunk, ChunkList, Codec};
-use grampus_gpu_exec::input::encoded_column::{Clock, EncodedColumn, EncodedStream, Values};
 use grampus_gpu_exec::program::{Stored, Type};
+use grampus_orc_layout::codec::Codec;
+use grampus_orc_layout::decode::Clock;
+use grampus_orc_layout::encoded_chunk::{EncodedChunk, EncodedChunks};
+use grampus_orc_layout::encoded_column::{EncodedColumn, EncodedStream, EncodedValues};
 
 use super::CodedStream;
 use super::decimals::rescaled;
@@ -30,7 +32,7 @@ type Compressor = fn(&[u8]) -> Vec<u8>;
 impl Column {
     /// A column of streams with a value for each row, or for each row that has a value, in groups of `group_rows` rows.
     pub(crate) fn new(
-        values: Values,
+        values: EncodedValues,
         ty: Type,
         present: Option<CodedStream>,
         data: CodedStream,
@@ -52,13 +54,13 @@ impl Column {
             file.extend([0x5A; 11]);
             EncodedStream {
                 offset,
-                bytes: coded.bytes.len() as u64,
+                length: coded.bytes.len() as u64,
                 entries: starts.iter().map(entry).collect(),
                 chunks: None,
             }
         };
         let codes = match values {
-            Values::Codes(_, count) => (0..count).map(|k| k.wrapping_mul(2_654_435_761)).collect(),
+            EncodedValues::Dictionary(_, count) => (0..count).map(|k| k.wrapping_mul(2_654_435_761)).collect(),
             _ => Vec::new(),
         };
         let encoded = EncodedColumn {
@@ -99,7 +101,7 @@ impl Column {
             column.encoded.secondary.as_mut(),
         ];
         for stream in streams.into_iter().flatten() {
-            let mut bytes = &self.file[stream.offset as usize..][..stream.bytes as usize];
+            let mut bytes = &self.file[stream.offset as usize..][..stream.length as usize];
             let (mut chunks, mut start) = (Vec::new(), 0);
             stream.offset = column.file.len() as u64;
             while !bytes.is_empty() {
@@ -107,7 +109,7 @@ impl Column {
                 let original = random.below(5) == 0;
                 let stored = if original { chunk.to_vec() } else { compress(chunk) };
                 column.file.extend([0x5A; 3]); // the header, which a device does not read
-                chunks.push(Chunk {
+                chunks.push(EncodedChunk {
                     offset: column.file.len() as u64,
                     length: stored.len() as u32,
                     original,
@@ -117,7 +119,11 @@ impl Column {
                 start += chunk.len() as u64;
                 bytes = rest;
             }
-            stream.chunks = Some(ChunkList { codec, chunks });
+            stream.chunks = Some(EncodedChunks {
+                codec,
+                bytes: start,
+                chunks,
+            });
             column.file.extend([0x5A; 7]);
         }
         column
@@ -130,7 +136,7 @@ impl Column {
             Some(&self.encoded.data),
             self.encoded.secondary.as_ref(),
         ];
-        streams.into_iter().flatten().all(|stream| stream.bytes > 0)
+        streams.into_iter().flatten().all(|stream| stream.length > 0)
     }
 
     pub(crate) fn use_codes(&mut self, codes: Vec<u32>) {
@@ -194,7 +200,7 @@ impl Column {
         };
         let values = || {
             let values = (0..self.data.len()).flat_map(|at| match self.encoded.values {
-                Values::Raw => [whole(at); 2],
+                EncodedValues::Floats => [whole(at); 2],
                 _ => [self.value(at), self.data[at]],
             });
             values.chain([0])
@@ -205,12 +211,12 @@ impl Column {
     fn value(&self, at: usize) -> i64 {
         let stored = self.data[at];
         match &self.encoded.values {
-            Values::Codes(..) => i64::from(self.codes[stored as usize]),
-            Values::Timestamps(_, clock) => time(stored, self.secondary[at], clock),
-            Values::Decimals(_, scale) => {
+            EncodedValues::Dictionary(..) => i64::from(self.codes[stored as usize]),
+            EncodedValues::Timestamps(_, clock) => time(stored, self.secondary[at], clock),
+            EncodedValues::Decimals(_, scale) => {
                 rescaled(stored, self.secondary[at], i64::from(*scale)).expect("a value that fits")
             }
-            Values::Raw if self.stored != Stored::of(self.ty) => self.float(at).expect("a float") as i64,
+            EncodedValues::Floats if self.stored != Stored::of(self.ty) => self.float(at).expect("a float") as i64,
             _ => stored,
         }
     }
@@ -233,7 +239,7 @@ fn time(stored: i64, fraction: i64, clock: &Clock) -> i64 {
     if seconds < 0 && nanos > 999_999 {
         seconds -= 1;
     }
-    if let Some(zone) = &clock.zone {
+    if let Some(zone) = &clock.changes {
         let change = zone.iter().rev().find(|c| c.from <= seconds).expect("inside the table");
         seconds += change.offset;
     }

@@ -1,6 +1,6 @@
 //! Decimals: unscaled values as varints, and a scale for each.
 
-use grampus_gpu_exec::input::encoded_column::Runs;
+use grampus_orc_layout::encoded_column::RunLength;
 
 use super::CodedStream;
 use super::integer_runs::{any, header, integers, literals, meaning, pack, varint, zigzag};
@@ -33,8 +33,8 @@ pub(crate) fn varints(values: &[i64]) -> CodedStream {
 }
 
 /// A run of one integer.
-pub(crate) fn of_one(runs: Runs, value: i64) -> CodedStream {
-    if runs == Runs::V1 {
+pub(crate) fn of_one(runs: RunLength, value: i64) -> CodedStream {
+    if runs == RunLength::V1 {
         return literals(&[value], true);
     }
     let mut bytes = header(1, 31, 1);
@@ -43,7 +43,7 @@ pub(crate) fn of_one(runs: Runs, value: i64) -> CodedStream {
 }
 
 /// Unscaled values with scales that a column of the scale `to` can hold.
-pub(crate) fn decimals(random: &mut Random, runs: Runs, count: u64, to: i8) -> (CodedStream, CodedStream) {
+pub(crate) fn decimals(random: &mut Random, runs: RunLength, count: u64, to: i8) -> (CodedStream, CodedStream) {
     let scales = match random.below(4) {
         0 => integers(random, runs, count, 64, true),
         1 => integers(random, runs, count, 6, true),
@@ -62,7 +62,7 @@ pub(crate) fn decimals(random: &mut Random, runs: Runs, count: u64, to: i8) -> (
 }
 
 /// Runs of one scale, and between them single ones near it.
-fn mostly_alike(random: &mut Random, runs: Runs, count: u64, scale: i64) -> CodedStream {
+fn mostly_alike(random: &mut Random, runs: RunLength, count: u64, scale: i64) -> CodedStream {
     let mut coded = CodedStream::default();
     while (coded.values.len() as u64) < count {
         if random.one_in(3) {
@@ -73,8 +73,8 @@ fn mostly_alike(random: &mut Random, runs: Runs, count: u64, scale: i64) -> Code
         let length = 3 + random.below(128) as usize;
         // Version 2: a delta run without distances.
         let (mut bytes, end) = match runs {
-            Runs::V1 => (vec![(length - 3) as u8, 0], None),
-            Runs::V2 => (header(3, 0, length), Some(0)),
+            RunLength::V1 => (vec![(length - 3) as u8, 0], None),
+            RunLength::V2 => (header(3, 0, length), Some(0)),
         };
         varint(zigzag(scale), &mut bytes);
         bytes.extend(end);

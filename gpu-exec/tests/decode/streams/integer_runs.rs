@@ -1,6 +1,6 @@
 //! Runs of integers, versions 1 and 2, with their values.
 
-use grampus_gpu_exec::input::encoded_column::Runs;
+use grampus_orc_layout::encoded_column::RunLength;
 
 use super::CodedStream;
 use crate::common::random::Random;
@@ -187,7 +187,7 @@ fn run_1(random: &mut Random, bits: u32, signed: bool) -> Run {
 }
 
 /// `count` integers of at most `bits` bits.
-pub(crate) fn integers(random: &mut Random, runs: Runs, count: u64, bits: u32, signed: bool) -> CodedStream {
+pub(crate) fn integers(random: &mut Random, runs: RunLength, count: u64, bits: u32, signed: bool) -> CodedStream {
     let range = match signed {
         true => -(1i128 << (bits - 1))..1i128 << (bits - 1),
         false => 0..1i128 << bits,
@@ -195,13 +195,13 @@ pub(crate) fn integers(random: &mut Random, runs: Runs, count: u64, bits: u32, s
     let mut coded = CodedStream::default();
     while (coded.values.len() as u64) < count {
         let (bytes, values) = match runs {
-            Runs::V1 => run_1(random, bits, signed),
-            Runs::V2 => run_2(random, bits, signed),
+            RunLength::V1 => run_1(random, bits, signed),
+            RunLength::V2 => run_2(random, bits, signed),
         };
         // Values beyond a type's range have a test of their own.
         let (bytes, values) = match values.iter().all(|v| range.contains(&i128::from(*v))) {
             true => (bytes, values),
-            false if runs == Runs::V2 => short_repeat(random, bits, signed),
+            false if runs == RunLength::V2 => short_repeat(random, bits, signed),
             false => continue,
         };
         coded.run(&bytes, values);

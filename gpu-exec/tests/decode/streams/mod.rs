@@ -14,7 +14,8 @@ mod integer_runs;
 
 use std::sync::Arc;
 
-use grampus_gpu_exec::input::encoded_column::{Change, Clock, Entry, Runs};
+use grampus_orc_layout::decode::{Clock, ClockChange};
+use grampus_orc_layout::encoded_column::{EncodedEntry, RunLength};
 
 pub(crate) use self::column::{Column, difference};
 pub(crate) use self::decimals::{decimals, of_one, varints};
@@ -46,7 +47,7 @@ impl CodedStream {
     }
 
     /// Place of the values from `first` to `end`.
-    pub(super) fn entry(&self, first: u64, end: u64) -> Entry {
+    pub(super) fn entry(&self, first: u64, end: u64) -> EncodedEntry {
         let run = |value: u64| self.runs.partition_point(|(_, v)| *v <= value).checked_sub(1);
         let after = |run: usize| self.runs.get(run + 1).map_or(self.bytes.len() as u64, |r| r.0);
         let (at, skip) = match run(first) {
@@ -60,7 +61,7 @@ impl CodedStream {
             run(first).filter(|_| skip > 0)
         };
         let end = last.map_or(at, after);
-        Entry { at, skip, end }
+        EncodedEntry { at, skip, end }
     }
 }
 
@@ -133,7 +134,7 @@ pub(crate) fn floats(values: &[f64], width: usize) -> CodedStream {
 }
 
 /// Seconds and scaled nanoseconds of times within a century of 2015.
-pub(crate) fn times(random: &mut Random, runs: Runs, count: u64) -> (CodedStream, CodedStream) {
+pub(crate) fn times(random: &mut Random, runs: RunLength, count: u64) -> (CodedStream, CodedStream) {
     let seconds = integers(random, runs, count, 31, true);
     // Either up to three digits with up to eight zeros, or any nanoseconds.
     let mut nanos = integers(random, runs, count, 5, false);
@@ -144,9 +145,9 @@ pub(crate) fn times(random: &mut Random, runs: Runs, count: u64) -> (CodedStream
             let digits = random.below(10u64.pow(if zeros == 0 { 9 } else { 8 - zeros as u32 }));
             let one = literals(&[(digits << 3 | zeros) as i64], false);
             match runs {
-                Runs::V1 => nanos.run(&one.bytes, one.values),
+                RunLength::V1 => nanos.run(&one.bytes, one.values),
                 // A direct run of one value.
-                Runs::V2 => {
+                RunLength::V2 => {
                     let mut bytes = header(1, 27, 1);
                     pack(&[one.values[0] as u64 & 0xffff_ffff], 32, &mut bytes);
                     nanos.run(&bytes, [one.values[0] & 0xffff_ffff]);
@@ -163,19 +164,19 @@ pub(crate) fn clock(random: &mut Random) -> Clock {
     let mut from = -4_000_000_000;
     let mut changes = Vec::new();
     for _ in 0..random.below(300) {
-        changes.push(Change {
+        changes.push(ClockChange {
             from,
             offset: random.below(50_000) as i64 - 25_000,
         });
         from += random.below(40_000_000) as i64;
     }
-    let end = Change {
+    let end = ClockChange {
         from: 10_000_000_000.max(from),
         offset: 0,
     };
     changes.push(end);
     Clock {
         epoch,
-        zone: (changes.len() > 1).then(|| Arc::from(changes)),
+        changes: (changes.len() > 1).then(|| Arc::from(changes)),
     }
 }
