@@ -3,12 +3,15 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::error::{LayoutError, Result};
+use crate::metadata_reader::read_tail;
 use crate::source::{ByteSource, ChunkReader};
+use crate::tail::FileTail;
 
 /// Values that are this close are read together: a request costs more than the bytes of a page.
 const MERGE_GAP_BYTES: u64 = 4096;
@@ -22,6 +25,32 @@ pub struct FileSource {
 }
 
 impl FileSource {
+    /// The bytes of the file at a path, which errors call so.
+    ///
+    /// # Errors
+    /// If the file cannot be opened, or is a folder.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        if metadata.is_dir() {
+            let reason = "it is a folder: name a file in it";
+            return Err(io::Error::new(io::ErrorKind::IsADirectory, reason));
+        }
+        Ok(Self {
+            file,
+            name: path.display().to_string().into(),
+            length: metadata.len(),
+        })
+    }
+
+    /// Reads and parses the file's tail.
+    ///
+    /// # Errors
+    /// As [`read_tail`].
+    pub fn tail(&self) -> Result<FileTail> {
+        read_tail(&self.name, self.length, self)
+    }
+
     /// The bytes of `file`, which errors call `name`.
     ///
     /// # Errors

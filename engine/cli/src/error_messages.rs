@@ -379,7 +379,8 @@ pub(crate) fn explain_tool(error: ToolError) -> ExitError {
 
 /// An error of an ORC file.
 pub(crate) fn layout(error: &LayoutError) -> ErrorReport {
-    let report = ErrorReport::new(error.to_string());
+    let text = error.to_string();
+    let report = ErrorReport::new(text.split(" (os error").next().unwrap_or(&text));
     match error {
         LayoutError::NotOrc { .. } => report.hint("`grampus convert` makes ORC from Parquet and CSV"),
         LayoutError::Corrupt { file, .. } => report.hint(format!(

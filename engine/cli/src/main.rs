@@ -14,7 +14,6 @@
 //! | `interrupts`, `threads` | Ctrl-C and other signals; the threads that run queries |
 //! | `scratch_folder` | the folder of a command's temporary files |
 //! | `output` | standard output, or a file that is published when it is complete |
-//! | `local_file` | positioned reads of a local file |
 //! | `text_table`, `separated_values` | aligned text; comma- and tab-separated values |
 //! | `column_headings` | the names of a result's columns |
 //! | `result_writer` | results as table, csv, tsv, json, ndjson |
@@ -46,7 +45,6 @@ mod interrupts;
 mod keywords;
 mod layout_options;
 mod line_helper;
-mod local_file;
 mod named_tables;
 mod nvme_options;
 mod output;

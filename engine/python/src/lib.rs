@@ -9,14 +9,14 @@
 //! | `threads` | the workers of a connection, and the wait for them |
 //! | `run` | one execution of a query, as an Arrow stream |
 //! | `query` | a bound query that is not executed yet |
+//! | `foreign_table` | a query as a table of the package `datafusion` |
 //! | `session` | a DataFusion session |
-//! | `local_file`, `orc_files` | ORC files without a session: the writer, the layout |
+//! | `orc_files` | ORC files without a session: the writer, the layout |
 
 mod c_data;
 mod capsules;
 mod error;
 mod foreign_table;
-mod local_file;
 mod orc_files;
 mod parameters;
 mod query;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use grampus_orc_layout::codec::Codec;
-use grampus_orc_layout::metadata_reader::read_tail;
+use grampus_orc_layout::file_source::FileSource;
 use grampus_orc_layout::report::{FileReport, ReportOptions};
 use grampus_orc_layout::write::{ArrowWriter, WriterProperties};
 use grampus_tools::atomic_output::StagedFile;
@@ -17,7 +17,6 @@ use pyo3::types::PyDict;
 use crate::c_data::stream::StreamReader;
 use crate::capsules::stream_of;
 use crate::error::{caught, error};
-use crate::local_file::LocalFile;
 use crate::threads::TICK;
 
 /// Bytes collected before a system call.
@@ -112,10 +111,10 @@ fn codec(name: &str) -> PyResult<Option<Codec>> {
 /// The layout of a local file as JSON.
 #[pyfunction]
 pub(crate) fn layout(py: Python<'_>, path: PathBuf, row_groups: bool, chunks: bool) -> PyResult<String> {
-    let file = LocalFile::open(&path)?;
+    let file = FileSource::open(&path)?;
     let build = || {
         let options = ReportOptions { row_groups, chunks };
-        let report = read_tail(&file.name, file.length, &file)
+        let report = (file.tail())
             .and_then(|tail| FileReport::build(&tail, &file, &options))
             .map_err(|failure| error(failure.to_string()))?;
         serde_json::to_string(&report).map_err(|failure| error(failure.to_string()))

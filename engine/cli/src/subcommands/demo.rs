@@ -21,7 +21,7 @@ use crate::args::DemoArgs;
 use crate::error_messages::explain_alone;
 use crate::exit_error::{ErrorReport, ExitError};
 use crate::interrupts::{InterruptWatch, with_interrupts};
-use crate::local_file::LocalFile;
+use crate::subcommands::layout;
 use crate::terminal::{self, note};
 use crate::text_table::{TableStyle, TextTable};
 use crate::threads::Threads;
@@ -286,7 +286,7 @@ impl ColumnSizes {
     fn of(files: &[PathBuf]) -> Result<Self, ExitError> {
         let mut columns: Vec<(String, u64)> = Vec::new();
         for path in files {
-            let file = LocalFile::open(path)?;
+            let file = layout::open(path)?;
             let told = |error: grampus_orc_layout::LayoutError| ExitError::from(ErrorReport::new(error.to_string()));
             let tail = file.tail().map_err(told)?;
             for stripe in 0..tail.stripes.len() {
