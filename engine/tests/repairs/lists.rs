@@ -41,6 +41,27 @@ async fn lists_of_one_operand_stay_two() {
     tables.check(cube, "true 1; NULL 1; false 2; NULL 4").await;
 }
 
+/// A list that all sides of an OR have is evaluated once, and alone.
+#[tokio::test]
+async fn equal_lists_are_found_in_all_sides_of_an_or() {
+    let columns = vec![
+        ("a", array(Int64Array::from(vec![Some(5), Some(6), Some(1), None]))),
+        ("b", array(Int64Array::from(vec![Some(5), Some(0), None, Some(1)]))),
+    ];
+    let tables = Tables::new(&[("t", rows(columns))], true).await;
+    let condition =
+        "(a IN (1, 5, 6, 7) AND b < 3) OR (a IN (1, 5, 6, 7) AND b > 4) OR (a IN (1, 5, 6, 7) AND b IS NULL)";
+    let sql = format!("SELECT a FROM t_{{}} WHERE {condition} ORDER BY a");
+    tables.check(&sql, "1; 5; 6").await;
+    let plan = answer(
+        &tables.context,
+        &format!("EXPLAIN SELECT a FROM t_orc WHERE {condition}"),
+    );
+    let plan = plan.await.unwrap();
+    let scan = plan.lines().find(|line| line.contains("OrcScanExec")).unwrap();
+    assert_eq!(scan.matches("IN (").count(), 1, "{scan}");
+}
+
 #[tokio::test]
 async fn a_pattern_of_any_text_is_unknown_for_null() {
     let texts = arrow::array::StringArray::from(vec![Some("x"), Some(""), None]);

@@ -6,7 +6,8 @@
 //!   nothing is left.
 //! - `text ~ '.*'` becomes `text IS NOT NULL`, which is false for NULL.
 //!
-//! While the rule runs, each of such lists has an operand of its own. The lists stay two.
+//! While the rule runs, each of such lists has an operand of its own. The lists stay two. Equal lists have one operand, so
+//! that the rule still finds what the sides of an OR have in common.
 
 use std::sync::Arc;
 
@@ -51,14 +52,14 @@ impl OptimizerRule for SoundSimplification {
     }
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        let mut operands = 0;
-        let hidden = of_each_expression(plan, |expr| hide(expr, &mut operands))?;
+        let mut hidden_lists = Vec::new();
+        let hidden = of_each_expression(plan, |expr| hide(expr, &mut hidden_lists))?;
         let mut simplified = self.inner.rewrite(hidden.data, config)?;
         simplified.transformed |= hidden.transformed;
-        match operands {
-            0 => Ok(simplified),
+        match hidden_lists.is_empty() {
+            true => Ok(simplified),
             // Names are as before: the rule keeps them.
-            _ => simplified.transform_data(|plan| plan.map_expressions(show)),
+            false => simplified.transform_data(|plan| plan.map_expressions(show)),
         }
     }
 }
@@ -106,15 +107,18 @@ fn operands(expr: &Expr) -> Result<Vec<Expr>> {
     Ok(found)
 }
 
-/// The expression as the rule may see it.
-fn hide(expr: Expr, count: &mut usize) -> Result<Transformed<Expr>> {
+/// The expression as the rule may see it. `lists`: those with an operand of their own, whose number is their position.
+fn hide(expr: Expr, lists: &mut Vec<InList>) -> Result<Transformed<Expr>> {
     let has_list = expr.exists(|expr| Ok(matches!(expr, Expr::InList(_))))?;
     let operands = if has_list { operands(&expr)? } else { Vec::new() };
     expr.transform_up(|expr| match expr {
         Expr::InList(list) if operands.iter().filter(|operand| **operand == *list.expr).count() > 1 => {
-            *count += 1;
+            let number = lists.iter().position(|known| *known == list).unwrap_or_else(|| {
+                lists.push(list.clone());
+                lists.len() - 1
+            });
             let operand = Expr::ScalarFunction(ScalarFunction {
-                func: Arc::new(ScalarUDF::from(OwnOperand::new(*count))),
+                func: Arc::new(ScalarUDF::from(OwnOperand::new(number))),
                 args: vec![*list.expr],
             });
             Ok(Transformed::yes(Expr::InList(InList {
