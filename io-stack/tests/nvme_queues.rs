@@ -168,7 +168,8 @@ fn kernels_read_and_store(start: Start) {
                 [u128::from(reads), u128::from(writes)],
                 "the controller's count"
             );
-            assert!(reads >= 4 * 64 && writes >= 64, "{reads} reads, {writes} writes");
+            // Both passes read 64 lines of both files, of which the second finds up to the cache's 64.
+            assert!(reads >= 3 * 64 && writes >= 64, "{reads} reads, {writes} writes");
             drop(add);
             let bytes = std::fs::read(&path).expect("the image");
             let sums = &bytes[(LEAD_BYTES + 2 * RANGE_BYTES) as usize..];
