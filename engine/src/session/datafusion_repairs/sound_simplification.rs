@@ -6,8 +6,8 @@
 //!   nothing is left.
 //! - `text ~ '.*'` becomes `text IS NOT NULL`, which is false for NULL.
 //!
-//! While the rule runs, each of such lists has an operand of its own. The lists stay two. Equal lists have one operand, so
-//! that the rule still finds what the sides of an OR have in common.
+//! While the rule runs, each of such lists has an operand of its own. The lists stay two. Equal lists have one operand:
+//! the rule still finds what the sides of an OR have in common.
 
 use std::sync::Arc;
 
