@@ -53,11 +53,8 @@ async fn equal_lists_are_found_in_all_sides_of_an_or() {
         "(a IN (1, 5, 6, 7) AND b < 3) OR (a IN (1, 5, 6, 7) AND b > 4) OR (a IN (1, 5, 6, 7) AND b IS NULL)";
     let sql = format!("SELECT a FROM t_{{}} WHERE {condition} ORDER BY a");
     tables.check(&sql, "1; 5; 6").await;
-    let plan = answer(
-        &tables.context,
-        &format!("EXPLAIN SELECT a FROM t_orc WHERE {condition}"),
-    );
-    let plan = plan.await.unwrap();
+    let explain = format!("EXPLAIN SELECT a FROM t_orc WHERE {condition}");
+    let plan = answer(&tables.context, &explain).await.unwrap();
     let scan = plan.lines().find(|line| line.contains("OrcScanExec")).unwrap();
     assert_eq!(scan.matches("IN (").count(), 1, "{scan}");
 }
