@@ -11,6 +11,7 @@ use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::physical_plan::{ExecutionPlanProperties, collect, execute_stream};
 use datafusion::prelude::SessionContext;
 use futures::{FutureExt, StreamExt};
+use grampus::session::plan_cache::plan_sql;
 use grampus::{GrampusConfig, MemoryLimit, scan_io};
 use grampus_orc_layout::write::WriterProperties;
 
@@ -289,5 +290,48 @@ async fn memory_that_is_short_ends_the_fetches_ahead() {
         assert_eq!(is_ahead(&asked), has_memory, "{taken_bytes}: {asked:?}");
         let read: u64 = store.asked().iter().map(|range| range.end - range.start).sum();
         assert!(read < 8 * ROWS as u64 + 10_000, "{taken_bytes}: {read}");
+    }
+}
+
+/// A statement that names a file looks it up once, though it opens the file and then scans it.
+#[tokio::test]
+async fn object_is_looked_up_once_for_each_query() {
+    let object = |rows: i64| {
+        let column: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows));
+        let columns = [("a", Arc::clone(&column)), ("b", column)];
+        orc(
+            &RecordBatch::try_from_iter(columns).unwrap(),
+            WriterProperties::default(),
+        )
+    };
+    let store = FlakyStore::with_object(OBJECT, object(1000)).await;
+    let context = session(&store, 1, &[]).await;
+    let heads = || store.events().into_iter().filter(|event| *event == Event::Head).count();
+    let named = format!("'{NETWORK}/{OBJECT}'");
+    grampus::session::register_orc(&context, "one", &format!("{NETWORK}/{OBJECT}"))
+        .await
+        .unwrap();
+    for sql in [
+        format!("SELECT sum(a) FROM {named}"),
+        format!("SELECT count(*) FROM {named} x JOIN {named} y ON x.a = y.a"),
+        "SELECT sum(a) FROM one".to_owned(),
+        "SELECT count(*) FROM one x JOIN one y ON x.a = y.a WHERE x.b > (SELECT min(b) FROM one)".to_owned(),
+    ] {
+        for _ in 0..2 {
+            store.set(Faults::default());
+            let (plan, task) = plan_sql(&context, &sql).await.unwrap();
+            collect(plan, task).await.unwrap();
+            assert_eq!(heads(), 1, "{sql}");
+        }
+    }
+    // The listing is of one statement.
+    store.replace(OBJECT, object(2000)).await;
+    for sql in [
+        "SELECT count(*) FROM one".to_owned(),
+        format!("SELECT count(a) FROM {named}"),
+    ] {
+        let (plan, task) = plan_sql(&context, &sql).await.unwrap();
+        let answer = text(&collect(plan, task).await.unwrap());
+        assert!(answer.contains("2000"), "{sql}: {answer}");
     }
 }
