@@ -66,10 +66,8 @@ async fn predicate_column(context: &SessionContext, folder: &str) -> Result<Vec<
         let file = &table_file.file;
         let at = datafusion::catalog::TableProvider::schema(&table).index_of("trip_distance")?;
         let column = table_file.place_of(at).expect("the column is in every file");
-        let source = cache
-            .handle(file)
-            .and_then(|handle| handle.source(LocalIo::Mmap, io.clone()));
-        let source = source.map_err(grampus::error::layout)?;
+        let handle = cache.handle(file).map_err(grampus::error::layout)?;
+        let source = handle.source(LocalIo::Mmap, io.clone());
         for stripe in 0..file.tail.stripes.len() {
             let layout = cache.stripe(file, stripe, &io).await.map_err(grampus::error::layout)?;
             let access = Access::of(&file.tail, &layout, column, None, source.as_ref(), true);

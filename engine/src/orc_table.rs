@@ -26,7 +26,8 @@ use crate::store::store_location::listing_url;
 use crate::table::files::TableFile;
 use crate::table::folder_files::FolderFiles;
 use crate::table::hive_partitions::{self, PartitionTypes};
-use crate::table::listing::{FoundFile, find_files, find_files_if_any, local_path};
+use crate::table::listing::{FoundFile, local_path};
+use crate::table::listings::{Freshness, files_at};
 use crate::table::opened_files::{columns_of, open_files};
 use crate::table::partition_filter;
 use crate::table::schema::ColumnMaps;
@@ -75,8 +76,9 @@ impl OrcTable {
         }
         let cache = state.config().get_extension::<FileCache>().unwrap_or_default();
         let mut listings = 1;
+        let mut freshness = Freshness::OfStatement;
         let (found, files) = loop {
-            let found = find_files(state, locations).await?;
+            let found = files_at(state, locations, false, freshness).await?;
             if found.is_empty() {
                 return plan_err!(
                     "{}: all files there are empty (0 bytes), so the table's columns are unknown",
@@ -84,7 +86,10 @@ impl OrcTable {
                 );
             }
             match open_files(&cache, &found).await {
-                Err(_) if listings < MAX_LISTINGS && found.iter().any(FoundFile::is_gone) => listings += 1,
+                Err(_) if listings < MAX_LISTINGS && found.iter().any(FoundFile::is_gone) => {
+                    listings += 1;
+                    freshness = Freshness::New;
+                }
                 files => break (found, files?),
             }
         };
@@ -94,7 +99,7 @@ impl OrcTable {
             false => PartitionTypes::Declared,
         };
         if partition_types == PartitionTypes::Declared {
-            for file in &found {
+            for file in found.iter() {
                 hive_partitions::values(file, &partitions, partition_types)?;
             }
         }
@@ -183,14 +188,13 @@ impl OrcTable {
         filters: &[Arc<dyn PhysicalExpr>],
     ) -> Result<(Vec<TableFile>, usize)> {
         let mut listings = 1;
+        let mut freshness = Freshness::OfStatement;
         loop {
-            let found = match self.is_declared {
-                true => find_files_if_any(state, &self.locations).await?,
-                false => find_files(state, &self.locations).await?,
-            };
+            let found = files_at(state, &self.locations, self.is_declared, freshness).await?;
             let opened = self.open_matching(&found, filters).await;
             if opened.is_err() && listings < MAX_LISTINGS && found.iter().any(FoundFile::is_gone) {
                 listings += 1;
+                freshness = Freshness::New;
                 continue;
             }
             return opened;

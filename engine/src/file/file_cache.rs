@@ -1,11 +1,11 @@
 //! `FileCache`: open handles, parsed tails, stripe layouts and indexes of a session's files, each with a bound.
 //!
 //! **Invariant:** entries are keyed by file identity. A changed file has another identity, so no lookup finds stale
-//! metadata.
+//! metadata. An entry is made of a file that was open and had its identity before the entry's bytes were read, or has
+//! it afterwards. So its bytes are of this identity as long as the file has it.
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -18,6 +18,7 @@ use grampus_orc_layout::stripe::StripeLayout;
 use grampus_orc_layout::tail::{FileTail, TailParse};
 use grampus_orc_layout::{LayoutError, Result};
 
+use super::shared_reads::SharedReads;
 use super::{FileHandle, Identity, IoCounters, Place};
 
 /// Maximum open files (file descriptors and maps) in the cache, if the process may open many.
@@ -58,6 +59,7 @@ pub struct FileCache {
     stripes: Mutex<LruMap<(u64, usize), Arc<StripeLayout>>>,
     indexes: Mutex<LruMap<IndexKey, Arc<ColumnIndex>>>,
     schemas: Mutex<Vec<Weak<OrcSchema>>>,
+    reads: SharedReads,
 }
 
 impl Default for FileCache {
@@ -94,6 +96,7 @@ impl FileCache {
             stripes: Mutex::new(LruMap::new(metadata / 4)),
             indexes: Mutex::new(LruMap::new(metadata / 4)),
             schemas: Mutex::default(),
+            reads: SharedReads::default(),
         }
     }
 
@@ -134,7 +137,9 @@ impl FileCache {
     async fn open(&self, name: &Arc<str>, place: &Place, identity: &Identity, began: u64) -> Result<Arc<OrcFile>> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         let handle = FileHandle::open(name, place, identity)?;
-        let mut tail = read_tail(&handle, name, identity.length).await?;
+        let tail = read_tail(&handle, name, identity.length).await;
+        handle.check()?; // bytes of a changed file may cause any error
+        let mut tail = tail?;
         tail.schema = self.shared_schema(tail.schema);
         let weight = weight_of(&tail);
         let file = Arc::new(OrcFile {
@@ -166,10 +171,11 @@ impl FileCache {
         schema
     }
 
-    /// The open handle of `file`.
+    /// The open handle of `file`. Another file may have taken its place before it was opened again: the caller checks
+    /// the handle after its reads.
     ///
     /// # Errors
-    /// `Io` if the file cannot be opened again, or another file has taken its place.
+    /// `Io` if the file cannot be opened again.
     pub fn handle(&self, file: &OrcFile) -> Result<Arc<FileHandle>> {
         if let Some(handle) = lock(&self.handles).get(&file.id) {
             return Ok(handle);
@@ -179,7 +185,8 @@ impl FileCache {
         Ok(handle)
     }
 
-    /// The layout of stripe `stripe`.
+    /// The layout of stripe `stripe`. Its footer is requested once for all tasks that want it. The caller checks the
+    /// file's handle before it uses what the layout says.
     ///
     /// # Errors
     /// As [`StripeLayout::parse`], and `Io`.
@@ -189,15 +196,55 @@ impl FileCache {
             return Ok(layout);
         }
         let handle = self.handle(file)?;
-        let footer = handle.read(&[file.tail.stripes[stripe].footer_range()], io).await?;
-        let layout = Arc::new(StripeLayout::parse(&file.tail, stripe, &footer[0])?);
-        let weight = 256 + size_of_val(&layout.streams[..]) * 2;
-        lock(&self.stripes).insert(key, Arc::clone(&layout), weight);
+        let look_up = || {
+            let known = lock(&self.stripes).get(&key);
+            let lacking = known.is_none().then(|| file.tail.stripes[stripe].footer_range());
+            (known, lacking.into_iter().collect())
+        };
+        let (known, footer, _flights) = self.reads.read(file.id, &handle, io, look_up).await?;
+        if let Some(layout) = known {
+            return Ok(layout);
+        }
+        let layout = StripeLayout::parse(&file.tail, stripe, &footer[0]);
+        if layout.is_err() {
+            handle.check()?; // bytes of a changed file may cause any error
+        }
+        let layout = Arc::new(layout?);
+        if handle.is_proven() {
+            self.keep_stripe(file, &layout);
+        }
         Ok(layout)
     }
 
+    /// Runs `check` of a handle from which the layout of a stripe was read. If it was the first one, the layout may be
+    /// kept now.
+    ///
+    /// # Errors
+    /// That of `check`.
+    pub fn check(
+        &self,
+        file: &OrcFile,
+        handle: &FileHandle,
+        layout: &Arc<StripeLayout>,
+        check: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let was_proven = handle.is_proven();
+        check()?;
+        if !was_proven {
+            self.keep_stripe(file, layout);
+        }
+        Ok(())
+    }
+
+    fn keep_stripe(&self, file: &OrcFile, layout: &Arc<StripeLayout>) {
+        let key = (file.id, layout.info.index);
+        let weight = 256 + size_of_val(&layout.streams[..]) * 2;
+        lock(&self.stripes).insert(key, Arc::clone(layout), weight);
+    }
+
     /// The index of each column, with its bloom filters if asked for; `None`: the stripe has no row index for the
-    /// column. All indexes that are not cached are read at once.
+    /// column. All indexes that are not cached are read at once, by one request for all tasks that want them. The
+    /// caller checks the file's handle before it uses what they say.
     ///
     /// # Errors
     /// As [`ColumnIndex::parse`], and `Io`.
@@ -208,8 +255,50 @@ impl FileCache {
         columns: &[(ColumnId, bool)],
         io: &IoCounters,
     ) -> Result<Vec<Option<Arc<ColumnIndex>>>> {
+        let (found, lacking) = self.known_indexes(file, layout, columns);
+        if lacking.is_empty() {
+            return Ok(found);
+        }
+        let handle = self.handle(file)?;
+        let look_up = || {
+            let (found, lacking) = self.known_indexes(file, layout, columns);
+            let ranges = lacking
+                .iter()
+                .flat_map(|(_, _, ranges)| [&ranges.row_index, &ranges.bloom_filter].into_iter().flatten().cloned());
+            let ranges = ranges.collect();
+            ((found, lacking), ranges)
+        };
+        let ((mut found, lacking), bytes, _flights) = self.reads.read(file.id, &handle, io, look_up).await?;
+        let mut bytes = bytes.into_iter();
+        for (k, column, ranges) in lacking {
+            let row_index = ranges.row_index.as_ref().and_then(|_| bytes.next());
+            let bloom = ranges.bloom_filter.as_ref().and_then(|_| bytes.next());
+            let index = ColumnIndex::parse(&file.tail, layout, column, row_index.as_ref(), bloom.as_ref());
+            if index.is_err() {
+                handle.check()?;
+            }
+            let index = Arc::new(index?);
+            let stored = row_index.as_ref().map_or(0, Bytes::len) + bloom.as_ref().map_or(0, Bytes::len);
+            let weight = 256 + stored * 4 + index.statistics.len() * 192;
+            let key = (file.id, layout.info.index, column, ranges.bloom_filter.is_some());
+            if handle.is_proven() {
+                lock(&self.indexes).insert(key, Arc::clone(&index), weight);
+            }
+            found[k] = Some(index);
+        }
+        Ok(found)
+    }
+
+    /// The indexes that are cached, by place among `columns`; and for the others that the stripe has, place, column and
+    /// ranges.
+    fn known_indexes(
+        &self,
+        file: &OrcFile,
+        layout: &StripeLayout,
+        columns: &[(ColumnId, bool)],
+    ) -> (Vec<Option<Arc<ColumnIndex>>>, Vec<(usize, ColumnId, IndexRanges)>) {
         let mut found = vec![None; columns.len()];
-        let mut wanted: Vec<(usize, ColumnId, IndexRanges)> = Vec::new();
+        let mut lacking = Vec::new();
         for (k, &(column, bloom)) in columns.iter().enumerate() {
             let mut ranges = IndexRanges::of(&file.tail, layout, column);
             if !bloom {
@@ -228,29 +317,10 @@ impl FileCache {
                 }
             };
             if found[k].is_none() {
-                wanted.push((k, column, ranges));
+                lacking.push((k, column, ranges));
             }
         }
-        if wanted.is_empty() {
-            return Ok(found);
-        }
-        let flat: Vec<Range<u64>> = wanted
-            .iter()
-            .flat_map(|(_, _, ranges)| [&ranges.row_index, &ranges.bloom_filter].into_iter().flatten().cloned())
-            .collect();
-        let mut bytes = self.handle(file)?.read(&flat, io).await?.into_iter();
-        for (k, column, ranges) in wanted {
-            let row_index = ranges.row_index.as_ref().and_then(|_| bytes.next());
-            let bloom = ranges.bloom_filter.as_ref().and_then(|_| bytes.next());
-            let index = ColumnIndex::parse(&file.tail, layout, column, row_index.as_ref(), bloom.as_ref())?;
-            let index = Arc::new(index);
-            let stored = row_index.as_ref().map_or(0, Bytes::len) + bloom.as_ref().map_or(0, Bytes::len);
-            let weight = 256 + stored * 4 + index.statistics.len() * 192;
-            let key = (file.id, layout.info.index, column, ranges.bloom_filter.is_some());
-            lock(&self.indexes).insert(key, Arc::clone(&index), weight);
-            found[k] = Some(index);
-        }
-        Ok(found)
+        (found, lacking)
     }
 }
 

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -32,7 +33,8 @@ const MAX_CLOCK_STEP: Duration = Duration::from_millis(20);
 /// An open local file.
 ///
 /// **Invariant:** bytes leave a query only after [`check`](Self::check) has found the file's identity unchanged since
-/// they were read. A file that takes the place of this one does not matter: the open file keeps its bytes.
+/// they were read. A file that takes the place of this one does not matter: the open file keeps its bytes. The check
+/// after the reads also says that the right file was opened, so opening does not look at the identity.
 ///
 /// The change time is no part of the identity, because a new link or another name changes it too. Changes that leave
 /// the modification time are not noticed: a program sets the time back, or writes through a mapping to pages that it
@@ -42,15 +44,17 @@ pub struct LocalFile {
     name: Arc<str>,
     file: File,
     identity: Identity,
+    /// A check has found the identity in the open file.
+    is_proven: AtomicBool,
     pages: PageCache,
     map: Mutex<Option<Arc<MemoryMap>>>,
 }
 
 impl LocalFile {
-    /// Opens `path`, which must be the file of `identity`.
+    /// Opens `path`, where the file of `identity` should be: the first [`check`](Self::check) tells.
     ///
     /// # Errors
-    /// `Io` if the file cannot be opened, or another file has taken its place.
+    /// `Io` if the file cannot be opened.
     pub fn open(name: &Arc<str>, path: &Path, identity: &Identity) -> Result<Self> {
         let failed = |error: std::io::Error| match error.kind() {
             ErrorKind::PermissionDenied => io_error(name, &(0..0), "permission denied"),
@@ -62,10 +66,10 @@ impl LocalFile {
             pages: PageCache::of(&opened, identity.length),
             file: opened,
             identity: identity.clone(),
+            is_proven: AtomicBool::new(false),
             map: Mutex::new(None),
         };
         settle(identity);
-        file.check()?;
         Ok(file)
     }
 
@@ -79,7 +83,12 @@ impl LocalFile {
         self.identity.length
     }
 
-    /// Checks that the file has the identity with which it was opened.
+    /// Whether a [`check`](Self::check) has found the right file open. It may have changed since.
+    pub fn is_proven(&self) -> bool {
+        self.is_proven.load(Ordering::Relaxed)
+    }
+
+    /// Checks that the file has the identity for which it was opened.
     ///
     /// # Errors
     /// `Io` that names the difference.
@@ -87,7 +96,10 @@ impl LocalFile {
         let metadata = self.file.metadata();
         let now = Identity::of_local(&metadata.map_err(|error| io_error(&self.name, &(0..self.length()), error))?);
         match now == self.identity {
-            true => Ok(()),
+            true => {
+                self.is_proven.store(true, Ordering::Relaxed);
+                Ok(())
+            }
             false => Err(changed(&self.name, &self.identity, &now)),
         }
     }

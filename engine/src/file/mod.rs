@@ -5,16 +5,19 @@
 //! FileHandle          an open file: reads metadata, opens sources
 //! ScanSource          a scan partition's access to one file; counts moved bytes
 //! file_cache          FileCache: open files and their parsed metadata, shared by the queries of a session
+//! shared_reads        SharedReads: metadata that several tasks want at once
 //! page_cache          PageCache: whether a local file's bytes are in memory, and loads of those that are not
 //! memory_map          MemoryMap: a mapped local file
 //! local               local files: identity, positioned reads
 //! map_source          reads of a memory map
 //! request_shape       RequestShape: how ranges become requests, of a network or of a drive
 //! segment             Segment: consecutive bytes, fetched
-//! remote              objects of object stores: reads of planned ranges
+//! remote              objects of object stores: requests of ranges
+//! fetched_source      reads of an object's fetched ranges
 //! namespace_source    files of NVMe namespaces: reads that wait for their commands
 //! ```
 
+mod fetched_source;
 pub mod file_cache;
 mod local;
 mod map_source;
@@ -24,6 +27,7 @@ mod page_cache;
 mod remote;
 mod request_shape;
 mod segment;
+mod shared_reads;
 
 use std::fmt;
 use std::fs::Metadata;
@@ -41,10 +45,11 @@ use object_store::{ObjectMeta, ObjectStore};
 
 use crate::config::LocalIo;
 use crate::store::nvme_store;
+use fetched_source::FetchedSource;
 use local::{LocalFile, ReadSource};
 use map_source::MapSource;
 use namespace_source::NamespaceSource;
-use remote::{FetchedSource, RemoteFile};
+use remote::RemoteFile;
 use request_shape::RequestShape;
 
 /// The place of a file.
@@ -100,6 +105,12 @@ impl fmt::Debug for Place {
     }
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Identities of local files that this thread has looked up.
+    pub(crate) static LOOKED_UP: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// The version of the file at a place.
 ///
 /// **Invariant:** data read under one identity is never combined with bytes of another.
@@ -118,6 +129,8 @@ pub struct Identity {
 impl Identity {
     /// The identity of a local file.
     pub fn of_local(metadata: &Metadata) -> Self {
+        #[cfg(test)]
+        LOOKED_UP.with(|count| count.set(count.get() + 1));
         Self {
             length: metadata.len(),
             modified_ns: i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec()),
@@ -163,10 +176,10 @@ pub enum FileHandle {
 }
 
 impl FileHandle {
-    /// Opens the file at `place` and checks that its identity is `identity`.
+    /// Opens the file at `place`, which should have the identity `identity`: the first [`check`](Self::check) tells.
     ///
     /// # Errors
-    /// `Io` if the file cannot be opened or has changed.
+    /// `Io` if the file cannot be opened.
     pub fn open(name: &Arc<str>, place: &Place, identity: &Identity) -> Result<Self> {
         Ok(match place {
             Place::Local(path) => Self::Local(Arc::new(LocalFile::open(name, path, identity)?)),
@@ -185,29 +198,59 @@ impl FileHandle {
         matches!(self, Self::Local(_))
     }
 
-    /// Reads metadata: the bytes of each range, in the given order.
+    /// Path or URL as the user named it.
+    fn name(&self) -> &Arc<str> {
+        match self {
+            Self::Local(file) => file.name(),
+            Self::Remote(file) => file.name(),
+        }
+    }
+
+    /// Whether metadata is read without waiting for another task: of a local file, or of one on an NVMe namespace.
+    fn reads_at_once(&self) -> bool {
+        match self {
+            Self::Local(_) => true,
+            Self::Remote(file) => file.is_on_namespace(),
+        }
+    }
+
+    /// Checks that a local file has its identity, and that what was read of it so far is of this version. Stores check
+    /// each request of an object themselves.
     ///
     /// # Errors
-    /// `Io` if the bytes cannot be read, or the file has changed.
+    /// `Io` that says what has changed.
+    pub fn check(&self) -> Result<()> {
+        match self {
+            Self::Local(file) => file.check(),
+            Self::Remote(_) => Ok(()),
+        }
+    }
+
+    /// Whether the open file is surely the one of the identity, so that what is read of it may be kept for others. It
+    /// may have changed since: then no later query finds this identity.
+    pub fn is_proven(&self) -> bool {
+        match self {
+            Self::Local(file) => file.is_proven(),
+            Self::Remote(_) => true,
+        }
+    }
+
+    /// Reads metadata: the bytes of each range, in the given order. Those of a local file may be of another version
+    /// until a [`check`](Self::check).
+    ///
+    /// # Errors
+    /// `Io` if the bytes cannot be read, or an object has changed.
     pub async fn read(&self, ranges: &[Range<u64>], io: &IoCounters) -> Result<Vec<Bytes>> {
         match self {
-            Self::Local(file) => {
-                let bytes = ranges.iter().map(|range| file.read(range.clone(), io)).collect();
-                file.check()?;
-                bytes
-            }
+            Self::Local(file) => ranges.iter().map(|range| file.read(range.clone(), io)).collect(),
             Self::Remote(file) => file.read(ranges, io).await,
         }
     }
 
     /// Opens a scan partition's access to this file. If the file cannot be mapped, it is read.
-    ///
-    /// # Errors
-    /// `Io` if the file has changed since it was opened.
-    pub fn source(&self, mode: LocalIo, io: IoCounters) -> Result<Arc<ScanSource>> {
-        Ok(Arc::new(match self {
+    pub fn source(&self, mode: LocalIo, io: IoCounters) -> Arc<ScanSource> {
+        Arc::new(match self {
             Self::Local(file) => {
-                file.check()?;
                 let map = (mode == LocalIo::Mmap).then(|| file.map()).transpose();
                 match map.inspect_err(|error| log::info!("read instead of mapped: {error}")) {
                     Ok(Some(map)) => ScanSource::Map(MapSource::new(Arc::clone(file), map, io)),
@@ -215,21 +258,18 @@ impl FileHandle {
                 }
             }
             Self::Remote(file) => ScanSource::Fetched(FetchedSource::new(Arc::clone(file), io)),
-        }))
+        })
     }
 }
 
 impl FileHandle {
     /// As [`source`](Self::source), without fetches if the file is local or on an NVMe namespace: for a thread that
     /// plans.
-    ///
-    /// # Errors
-    /// As `source`.
-    pub fn source_at_once(&self, mode: LocalIo, io: IoCounters) -> Result<Arc<ScanSource>> {
+    pub fn source_at_once(&self, mode: LocalIo, io: IoCounters) -> Arc<ScanSource> {
         match self {
             Self::Remote(file) if file.is_on_namespace() => {
                 let source = NamespaceSource::new(Arc::clone(file), io);
-                Ok(Arc::new(ScanSource::Namespace(source)))
+                Arc::new(ScanSource::Namespace(source))
             }
             _ => self.source(mode, io),
         }
@@ -332,14 +372,48 @@ impl ScanSource {
         }
     }
 
-    /// Drops fetched bytes if they are many. A later fetch loads them again.
-    pub fn trim(&self) {
-        if let Self::Fetched(source) = self {
-            source.trim();
+    /// Bytes that a fetch of `ranges` would request now.
+    pub fn missing_bytes(&self, ranges: &[Range<u64>]) -> usize {
+        match self {
+            Self::Map(_) | Self::Read(_) | Self::Namespace(_) => 0,
+            Self::Fetched(source) => source.missing_bytes(ranges),
         }
     }
 
-    /// Fetched bytes in memory.
+    /// Begins to fetch `ranges` while the scan works on other bytes. False: nothing was begun.
+    pub fn fetch_ahead(&self, ranges: &[Range<u64>]) -> bool {
+        matches!(self, Self::Fetched(source) if source.fetch_ahead(ranges))
+    }
+
+    /// Whether a fetch that was begun ahead has not been asked for yet.
+    pub fn is_ahead(&self) -> bool {
+        matches!(self, Self::Fetched(source) if source.is_ahead())
+    }
+
+    /// Waits for the fetch that was begun ahead.
+    ///
+    /// # Errors
+    /// As [`fetch`](Self::fetch).
+    pub async fn arrive(&self) -> Result<()> {
+        match self {
+            Self::Map(_) | Self::Read(_) | Self::Namespace(_) => Ok(()),
+            Self::Fetched(source) => source.arrive().await,
+        }
+    }
+
+    /// Ends the fetch ahead and forgets its bytes. False: there is none.
+    pub fn give_up_ahead(&self) -> bool {
+        matches!(self, Self::Fetched(source) if source.give_up_ahead())
+    }
+
+    /// Drops fetched bytes if they exceed `most` or are many. A later fetch loads them again.
+    pub fn trim(&self, most: usize) {
+        if let Self::Fetched(source) = self {
+            source.trim(most);
+        }
+    }
+
+    /// Fetched bytes in memory, and those of requests in flight.
     pub fn buffered_bytes(&self) -> usize {
         match self {
             Self::Map(_) | Self::Read(_) | Self::Namespace(_) => 0,

@@ -1,8 +1,6 @@
-//! `RemoteFile` and `FetchedSource`: an object of an object store, and reads of its fetched ranges.
+//! `RemoteFile`: an object of an object store, and requests of its ranges.
 //!
-//! A fetch makes concurrent requests: few and large ones over a network, and many small ones of a drive. Reads are
-//! served from the fetched bytes. A read of other bytes fails and notes them, so that the scan can fetch them and read
-//! again.
+//! A fetch makes concurrent requests: few and large ones over a network, and many small ones of a drive.
 //!
 //! Every request names the object's version, and every answer is checked against it. S3, GCS and Azure list an entity
 //! tag and honour `If-Match`. An HTTP server may know the time of the last modification only, in whole seconds, which
@@ -10,26 +8,20 @@
 //! sent and the tag of the answer is compared.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use arrow::temporal_conversions::timestamp_ns_to_datetime;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use grampus_driver::files::NamespaceFile;
-use grampus_orc_layout::source::ByteSource;
 use grampus_orc_layout::{LayoutError, Result};
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt};
 
 use super::request_shape::RequestShape;
-use super::segment::{Segment, find, insert, uncovered};
+use super::segment::{Segment, find};
 use super::{Identity, IoCounters, io_error};
 use crate::store_error::{StoreError, reason};
-
-/// [`FetchedSource::trim`] keeps up to this many bytes: dictionaries, and ranges that short stripes read again.
-const MAX_TRIMMED_BYTES: usize = 64 << 20;
-/// Bytes that a fetch of missed bytes adds after them: a reader that overruns its plan goes on forwards.
-const MISSED_AHEAD_BYTES: u64 = 64 << 10;
 
 /// An object, as listed.
 #[derive(Debug)]
@@ -100,8 +92,24 @@ impl RemoteFile {
         ranges.iter().map(|range| find(&self.name, &fetched, range)).collect()
     }
 
+    /// Path or URL as the user named it.
+    pub(super) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// Length in bytes.
+    pub(super) fn length(&self) -> u64 {
+        self.identity.length
+    }
+
+    /// Bytes that [`request`](Self::request) reads.
+    pub(super) fn request_bytes(&self, ranges: &[Range<u64>]) -> usize {
+        let requests = self.shape.requests(ranges, self.identity.length);
+        requests.iter().map(|range| (range.end - range.start) as usize).sum()
+    }
+
     /// Reads bytes that cover `ranges`, by concurrent requests.
-    async fn request(&self, ranges: &[Range<u64>], io: &IoCounters) -> Result<Vec<Segment>> {
+    pub(super) async fn request(&self, ranges: &[Range<u64>], io: &IoCounters) -> Result<Vec<Segment>> {
         let requests = self.shape.requests(ranges, self.identity.length);
         let mut segments: Vec<Segment> = if self.shape.is_grouped {
             let groups = self.shape.groups(&requests);
@@ -236,112 +244,14 @@ fn is_weak(etag: &str) -> bool {
     etag.starts_with("W/")
 }
 
-/// Reads of the bytes that [`fetch`](Self::fetch) has loaded.
-#[derive(Debug)]
-pub struct FetchedSource {
-    file: Arc<RemoteFile>,
-    io: IoCounters,
-    /// Ascending and disjoint. Only the scan partition that owns the source fetches and reads them.
-    segments: Mutex<Vec<Segment>>,
-    /// The bytes that the last read missed.
-    missed: Mutex<Option<Range<u64>>>,
-}
-
-impl FetchedSource {
-    /// A source without fetched bytes.
-    pub fn new(file: Arc<RemoteFile>, io: IoCounters) -> Self {
-        Self {
-            file,
-            io,
-            segments: Mutex::new(Vec::new()),
-            missed: Mutex::new(None),
-        }
-    }
-
-    /// Whether all bytes of `ranges` are fetched.
-    pub fn holds(&self, ranges: &[Range<u64>]) -> bool {
-        let segments = lock(&self.segments);
-        ranges.iter().all(|range| uncovered(&segments, range).is_empty())
-    }
-
-    /// Fetches the bytes that a read has missed since the last call. False: no read has missed bytes that the file has.
-    ///
-    /// # Errors
-    /// As [`fetch`](Self::fetch).
-    pub async fn fetch_missed(&self) -> Result<bool> {
-        let Some(missed) = lock(&self.missed).take() else {
-            return Ok(false);
-        };
-        let end = missed
-            .end
-            .saturating_add(MISSED_AHEAD_BYTES)
-            .min(self.file.identity.length);
-        // Each call fetches at least one byte of the file, so that the caller's loop ends.
-        if end < missed.end || self.holds(std::slice::from_ref(&missed)) {
-            return Ok(false);
-        }
-        self.fetch(std::slice::from_ref(&(missed.start..end))).await?;
-        Ok(true)
-    }
-
-    /// Fetches the missing parts of `ranges`.
-    ///
-    /// # Errors
-    /// `Io` if the bytes cannot be read, or the object has changed since the listing.
-    pub async fn fetch(&self, ranges: &[Range<u64>]) -> Result<()> {
-        let missing: Vec<_> = {
-            let segments = lock(&self.segments);
-            ranges.iter().flat_map(|range| uncovered(&segments, range)).collect()
-        };
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let fetched = self.file.request(&missing, &self.io).await?;
-        let mut segments = lock(&self.segments);
-        for segment in fetched {
-            insert(&mut segments, segment);
-        }
-        Ok(())
-    }
-
-    /// Drops all fetched bytes if they exceed a bound.
-    pub fn trim(&self) {
-        if self.buffered_bytes() > MAX_TRIMMED_BYTES {
-            lock(&self.segments).clear();
-        }
-    }
-
-    /// Fetched bytes in memory.
-    pub fn buffered_bytes(&self) -> usize {
-        let segments = lock(&self.segments);
-        segments.iter().map(|segment| segment.bytes.len()).sum()
-    }
-}
-
-/// Locks a mutex. Segments are inserted whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl ByteSource for FetchedSource {
-    fn read(&self, range: Range<u64>) -> Result<Bytes> {
-        let found = find(&self.file.name, &lock(&self.segments), &range);
-        if found.is_err() {
-            *lock(&self.missed) = Some(range);
-        }
-        found
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::single_range_in_vec_init)] // lists of ranges that happen to have one
-mod tests {
+pub(super) mod tests {
     use object_store::memory::InMemory;
 
-    use super::super::ScanSource;
     use super::*;
 
-    async fn remote(length: usize) -> (Vec<u8>, Arc<RemoteFile>) {
+    pub(in super::super) async fn remote(length: usize) -> (Vec<u8>, Arc<RemoteFile>) {
         let bytes: Vec<u8> = (0..length).map(|i| (i / 7) as u8).collect();
         let store = Arc::new(InMemory::new());
         let path = Path::from("a.orc");
@@ -357,26 +267,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn fetch_merges_near_ranges_and_requests_no_byte_twice() {
-        let (bytes, file) = remote(5 << 20).await;
-        let source = FetchedSource::new(file, IoCounters::default());
-        source
-            .fetch(&[10..20, 1000..2000, 4 << 20..(4 << 20) + 8])
-            .await
-            .unwrap();
-        assert_eq!(source.io.read_requests.value(), 2);
-        assert_eq!(source.io.moved_bytes.value(), 1990 + 8);
-        assert_eq!(source.read(15..1500).unwrap(), bytes[15..1500]);
-        source.fetch(&[500..600]).await.unwrap();
-        assert_eq!(source.io.read_requests.value(), 2);
-        source.fetch(&[1900..2100]).await.unwrap();
-        assert_eq!(source.io.moved_bytes.value(), 1990 + 8 + 100);
-        assert_eq!(source.read(1990..2010).unwrap(), bytes[1990..2010]);
-        assert!(source.read(2099..2101).is_err());
-        assert_eq!(source.buffered_bytes(), 1990 + 8 + 100);
-    }
-
-    #[tokio::test]
     async fn read_splits_long_ranges_and_returns_them_whole() {
         let (bytes, file) = remote(20 << 20).await;
         let io = IoCounters::default();
@@ -385,29 +275,6 @@ mod tests {
         assert_eq!(read[1], bytes[0..4]);
         assert_eq!(io.read_requests.value(), 2);
         assert!(file.read(&[0..21 << 20], &io).await.is_err());
-    }
-
-    #[tokio::test]
-    async fn missed_bytes_are_fetched_until_the_read_has_all() {
-        let (bytes, file) = remote(1 << 20).await;
-        let source = ScanSource::Fetched(FetchedSource::new(file, IoCounters::default()));
-        let wanted = [0..8, 500_000..500_100, (1 << 20) - 8..1 << 20];
-        let mut reads = 0;
-        let read = source.read_with_fetches(|| {
-            reads += 1;
-            wanted
-                .iter()
-                .map(|range| source.read(range.clone()))
-                .collect::<Result<Vec<_>>>()
-        });
-        let read = read.await.unwrap();
-        assert_eq!(reads, 4);
-        for (range, read) in wanted.iter().zip(read) {
-            assert_eq!(read, bytes[range.start as usize..range.end as usize]);
-        }
-        // No fetch helps beyond the end of the file.
-        let beyond = source.read_with_fetches(|| source.read(900_000..(1 << 20) + 1)).await;
-        assert!(beyond.unwrap_err().to_string().contains("not fetched"));
     }
 
     #[tokio::test]

@@ -197,6 +197,10 @@ fn locate_stripes(
         let file = &scan.files[work.file].file;
         let layout_of = at_once(scan.cache.stripe(file, work.stripe, &metrics.io))?.map_err(layout)?;
         let keep = surviving(scan, work, &layout_of, filter, known, &metrics)?;
+        scan.cache
+            .handle(file)
+            .and_then(|handle| handle.check())
+            .map_err(layout)?;
         groups.total += keep.len();
         groups.skipped += keep.iter().filter(|keep| !**keep).count();
         let mut selected = RowSelection::new();
@@ -295,7 +299,7 @@ impl Sources<'_> {
 /// Opens a file's bytes.
 fn open(scan: &Scan, file: usize, io: IoCounters) -> Result<Arc<ScanSource>> {
     let handle = scan.cache.handle(&scan.files[file].file).map_err(layout)?;
-    handle.source_at_once(scan.options.local_io, io).map_err(layout)
+    Ok(handle.source_at_once(scan.options.local_io, io))
 }
 
 fn find(
@@ -404,7 +408,7 @@ pub(crate) fn encoded(scan: &Scan, number: usize, stripe: &StripeLayout, column:
     let index = indexes.ok()?.ok()?.into_iter().next().flatten();
     // Chunk headers lie in pages of their own: to map a page takes longer than to read a few bytes of it.
     let handle = scan.cache.handle(file).ok()?;
-    let source = handle.source_at_once(LocalIo::Read, IoCounters::default()).ok()?;
+    let source = handle.source_at_once(LocalIo::Read, IoCounters::default());
     let column = EncodedColumn::of(&file.tail, stripe, id, index.as_deref(), source.as_ref());
     source.check().ok()?;
     column

@@ -132,12 +132,12 @@ fn over_table(filter: &Arc<dyn PhysicalExpr>, scan: &Scan) -> Result<Arc<dyn Phy
 }
 
 /// What one partition knows of the dynamic filters that it uses.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct FilterStates {
     pub(super) conjuncts: Arc<[Conjunct]>,
     states: Vec<FilterState>,
     /// The filters' form for statistics.
-    pub(super) pruner: Option<Pruner>,
+    pub(super) pruner: Option<Arc<Pruner>>,
     /// A filter has changed since the pruner was made.
     is_pruner_old: bool,
 }
@@ -145,6 +145,8 @@ pub(super) struct FilterStates {
 #[derive(Debug, Clone, Copy, Default)]
 struct FilterState {
     generation: u64,
+    /// The filter will not change any more.
+    is_final: bool,
     /// The filter will always be true.
     is_true: bool,
 }
@@ -164,20 +166,29 @@ impl FilterStates {
         self.states[filter].is_true
     }
 
+    /// True if the filters are known as they will be from now on.
+    pub(super) fn are_final(&self) -> bool {
+        !self.is_pruner_old && self.states.iter().all(|state| state.is_final)
+    }
+
     /// Positions of the filters that have changed since the last call.
     pub(super) fn changed(&mut self) -> Vec<usize> {
         let mut changed = Vec::new();
         for (at, (conjunct, state)) in self.conjuncts.iter().zip(&mut self.states).enumerate() {
+            // A filter that is final now has its last generation afterwards.
+            let tracked = DynamicFilterTracking::classify(&conjunct.expr);
+            let is_final = !matches!(tracked, DynamicFilterTracking::Watching(_));
+            let is_complete = matches!(tracked, DynamicFilterTracking::AllComplete);
             let generation = snapshot_generation(&conjunct.expr);
-            let is_complete = matches!(
-                DynamicFilterTracking::classify(&conjunct.expr),
-                DynamicFilterTracking::AllComplete
-            );
             let is_true = is_complete && snapshot(conjunct).is_some_and(|now| is_literal_true(&now));
             if (generation, is_true) != (state.generation, state.is_true) {
-                *state = FilterState { generation, is_true };
                 changed.push(at);
             }
+            *state = FilterState {
+                generation,
+                is_final,
+                is_true,
+            };
         }
         self.is_pruner_old |= !changed.is_empty();
         changed
@@ -195,7 +206,8 @@ impl FilterStates {
             })
             .collect();
         let parts = now.iter().map(|(filter, columns)| (filter, *columns));
-        self.pruner = Pruner::new(parts, &scan.table).filter(|_| scan.options.prune);
+        let pruner = Pruner::new(parts, &scan.table).filter(|_| scan.options.prune);
+        self.pruner = pruner.map(Arc::new);
         true
     }
 }

@@ -6,6 +6,7 @@
 //! execution_listener   told of each execution of a scan
 //! partition_stream     one partition: stripe after stripe
 //! stripe_scan          one stripe: tiles through the cascade, then the remaining columns for the survivors
+//! stripe_columns       the columns of a stripe, and their bytes
 //! stripe_column        one column of a stripe
 //! stripe_dictionaries  the dictionaries of a stripe, once for all partitions
 //! stripe_pruning       row groups of a stripe that statistics do not exclude
@@ -17,6 +18,7 @@
 //! dynamic_filters      filters of joins and sorts above the scan
 //! equal_zeros          filters that take both zeros of floats as one value
 //! comparison_kernel    `column >= literal` where few rows pass
+//! fetched_windows      how far a remote stripe is fetched
 //! load_ahead           what of a cold file is loaded before it is read
 //! row_division         tiles, and the rows that batches are taken from
 //! coded_strings        strings as places in a dictionary
@@ -38,6 +40,7 @@ mod dynamic_filters;
 mod equal_zeros;
 pub(crate) mod execution_listener;
 pub(crate) mod fallible;
+mod fetched_windows;
 pub(crate) mod filter_sample;
 mod kept_columns;
 mod load_ahead;
@@ -53,6 +56,7 @@ mod scan_memory;
 pub(crate) mod scan_ranges;
 mod selectivity_estimate;
 mod stripe_column;
+mod stripe_columns;
 pub(crate) mod stripe_dictionaries;
 mod stripe_pruning;
 mod stripe_scan;

@@ -27,7 +27,7 @@ use super::dynamic_filters::DynamicFilters;
 use super::execution_listener::{ExecutionListener, WatchedExecution};
 use super::filter_sample::sample;
 use super::metrics::{ScanMetrics, with_amplification};
-use super::partition_stream::{PartitionStream, ReadyBatches};
+use super::partition_stream::{Demand, PartitionStream, ReadyBatches};
 use super::predicate_cascade::PredicateCascade;
 use super::scan_memory::ScanMemory;
 use super::scan_ranges::{PlannedStripe, ScanRange, Skipped, distribute};
@@ -388,9 +388,11 @@ impl ExecutionPlan for OrcScanExec {
             work: self.queues.begin(&context, partition, &self.work, self.range_cuts()),
             batch_rows: context.session_config().batch_size().max(1),
             remaining: self.limit,
-            metrics,
-            memory: Arc::new(ScanMemory::new(context.memory_pool(), partition, self.work.len())),
+            metrics: Arc::new(metrics),
+            memory: ScanMemory::new(context.memory_pool(), partition, self.work.len()),
             stripe: None,
+            next: None,
+            demand: Demand::default(),
             ready: ReadyBatches::default(),
             _watched: self.watched.as_ref().map(WatchedExecution::stream),
         };

@@ -227,7 +227,7 @@ async fn first_stripe(
     let io = IoCounters::default();
     let stripe = cache.stripe(file, first.stripe, &io).await.map_err(layout)?;
     let handle = cache.handle(file).map_err(layout)?;
-    let source = handle.source(options.local_io, io).map_err(layout)?;
+    let source = handle.source(options.local_io, io);
     let all_rows: u64 = files.iter().map(|file| file.file.tail.rows).sum();
     let mut costs = Vec::with_capacity(used.len());
     let mut distinct = Vec::new();
@@ -238,13 +238,16 @@ async fn first_stripe(
         };
         let probe = handle.is_on_demand();
         let access = Access::of(&file.tail, &stripe, id, None, source.as_ref(), probe);
-        source.check().map_err(layout)?;
+        if access.is_err() {
+            source.check().map_err(layout)?;
+        }
         let access = access.map_err(layout)?;
         costs.push((column, cost(&file.tail, &stripe, id, &access)));
         if let Some(values) = distinct_values(&stripe, id, all_rows) {
             distinct.push((column, values));
         }
     }
+    source.check().map_err(layout)?;
     Ok((costs, distinct))
 }
 

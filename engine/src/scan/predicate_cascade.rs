@@ -13,7 +13,7 @@ use super::pruning::Pruner;
 ///
 /// The scan's own conjuncts come first in the numbering, then the dynamic filters. A dynamic filter that excludes few
 /// rows leaves the order until it changes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct PredicateCascade {
     pub(super) order: Vec<usize>,
     pub(super) seen: Vec<Seen>,
@@ -39,7 +39,12 @@ impl PredicateCascade {
     /// The pruner of the dynamic filters, as of the last call of [`begin_range`](Self::begin_range) or of
     /// [`adapt`](Self::adapt) that renewed it.
     pub(super) fn dynamic_pruner(&self) -> Option<&Pruner> {
-        self.dynamic.pruner.as_ref()
+        self.dynamic.pruner.as_deref()
+    }
+
+    /// Whether the dynamic filters, if there are any, are known as they will be from now on.
+    pub(super) fn is_final(&self) -> bool {
+        self.dynamic.are_final()
     }
 
     /// Takes up the dynamic filters as they are now, before a range of row groups is scanned.

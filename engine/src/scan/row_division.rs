@@ -78,6 +78,11 @@ impl Tiles {
         self.ranges.front().map(|range| range.start)
     }
 
+    /// The row behind the last one.
+    pub(super) fn end(&self) -> u64 {
+        self.ranges.back().map_or(0, |range| range.end)
+    }
+
     /// Whether rows of `range` are left.
     pub(super) fn has_rows_of(&self, range: &Range<u64>) -> bool {
         let at = self.ranges.partition_point(|rows| rows.end <= range.start);

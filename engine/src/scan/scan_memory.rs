@@ -1,4 +1,4 @@
-//! `ScanMemory`: the memory of one partition of a scan, as the session's pool counts it.
+//! `ScanMemory`: the memory of one stripe that a partition scans, as the session's pool counts it.
 
 use std::sync::Arc;
 
@@ -16,7 +16,11 @@ const ARRAYS_PER_PARTITION: usize = 8;
 /// the pool for nothing, and the pool's lock stays free.
 const SLACK_DIVISOR: usize = 64;
 
-/// Fetched bytes, arrays being filtered and kept values of a partition.
+/// The share of the memory limit that may be reserved by all of the query's parts once bytes are fetched ahead, as a
+/// divisor. The operators above the scan need the rest.
+const SPARED_DIVISOR: usize = 2;
+
+/// Fetched bytes, arrays being filtered and kept values of a stripe.
 #[derive(Debug)]
 pub(super) struct ScanMemory {
     reservation: MemoryReservation,
@@ -25,7 +29,7 @@ pub(super) struct ScanMemory {
 }
 
 impl ScanMemory {
-    /// The memory of one of `partitions` partitions. Nothing is held yet.
+    /// The memory of a stripe of one of `partitions` partitions. Nothing is held yet.
     pub(super) fn new(pool: &Arc<dyn MemoryPool>, partition: usize, partitions: usize) -> Self {
         let array_bytes = match pool.memory_limit() {
             MemoryLimit::Finite(limit) => limit / partitions.max(1) / ARRAYS_PER_PARTITION,
@@ -35,6 +39,23 @@ impl ScanMemory {
             reservation: MemoryConsumer::new(format!("OrcScan[{partition}]")).register(pool),
             array_bytes: array_bytes.clamp(MIN_ARRAY_BYTES, MAX_ARRAY_BYTES),
             pool: Arc::clone(pool),
+        }
+    }
+
+    /// The memory of the stripe that the same partition scans next.
+    pub(super) fn of_next(&self) -> Self {
+        Self {
+            reservation: self.reservation.new_empty(),
+            array_bytes: self.array_bytes,
+            pool: Arc::clone(&self.pool),
+        }
+    }
+
+    /// Whether the query can spare `bytes` more for what is fetched ahead.
+    pub(super) fn can_spare(&self, bytes: usize) -> bool {
+        match self.pool.memory_limit() {
+            MemoryLimit::Finite(limit) => self.pool.reserved().saturating_add(bytes) <= limit / SPARED_DIVISOR,
+            MemoryLimit::Infinite | MemoryLimit::Unknown => true,
         }
     }
 
@@ -48,7 +69,7 @@ impl ScanMemory {
         self.array_bytes
     }
 
-    /// Sets the bytes that the partition holds. The reservation may stay a little larger.
+    /// Sets the bytes that are held. The reservation may stay a little larger.
     ///
     /// # Errors
     /// `ResourcesExhausted` if the pool has not as many.
@@ -58,11 +79,6 @@ impl ScanMemory {
             true => Ok(()),
             false => self.reservation.try_resize(bytes),
         }
-    }
-
-    /// Holds nothing more.
-    pub(super) fn release(&self) {
-        self.reservation.free();
     }
 }
 

@@ -1,4 +1,6 @@
-//! [`surviving_groups`]: the row groups of a stripe that its row indexes and bloom filters do not exclude.
+//! [`surviving_rows`]: the row groups of a stripe that its row indexes and bloom filters do not exclude.
+
+use std::ops::Range;
 
 use datafusion::error::Result;
 use grampus_orc_layout::schema::ColumnId;
@@ -10,14 +12,14 @@ use super::pruning::{ContainerStatistics, Containers, Pruner};
 use super::scan_ranges::ScanRange;
 use crate::error::layout;
 
-/// As [`surviving_groups`], for the filters of all of `pruners`. Counts the others as skipped.
-pub(super) async fn surviving_all(
+/// The rows of the row groups of `work` that may pass the filters of all of `pruners`. Counts the others as skipped.
+pub(super) async fn surviving_rows(
     scan: &Scan,
     pruners: impl Iterator<Item = &Pruner>,
     work: &ScanRange,
     layout_of: &StripeLayout,
     metrics: &ScanMetrics,
-) -> Result<Vec<bool>> {
+) -> Result<Vec<Range<u64>>> {
     let mut keep = vec![true; work.groups.len()];
     for pruner in pruners {
         let may_pass = surviving_groups(scan, pruner, work, layout_of, metrics).await?;
@@ -27,7 +29,32 @@ pub(super) async fn surviving_all(
     }
     let skipped = keep.iter().filter(|keep| !**keep).count();
     metrics.row_groups_skipped.add(skipped);
-    Ok(keep)
+    let tail = &scan.files[work.file].file.tail;
+    let surviving = work.groups.clone().zip(keep).filter(|(_, keep)| *keep);
+    let rows = surviving.map(|(group, _)| layout_of.row_group_rows(tail, group));
+    Ok(rows.collect())
+}
+
+/// The rows of the row groups of `work` that end behind `first_row`, as far as no row passes the filter of `pruner`.
+pub(super) async fn excluded_rows(
+    scan: &Scan,
+    pruner: &Pruner,
+    work: &ScanRange,
+    layout_of: &StripeLayout,
+    first_row: u64,
+    metrics: &ScanMetrics,
+) -> Result<Vec<Range<u64>>> {
+    let tail = &scan.files[work.file].file.tail;
+    let rows = |group: usize| layout_of.row_group_rows(tail, group);
+    let groups = work.groups.clone();
+    let begun = groups.clone().find(|&group| rows(group).end > first_row);
+    let left = ScanRange {
+        groups: begun.unwrap_or(groups.end)..groups.end,
+        ..work.clone()
+    };
+    let keep = surviving_groups(scan, pruner, &left, layout_of, metrics).await?;
+    let excluded = left.groups.zip(keep).filter(|(_, keep)| !keep);
+    Ok(excluded.map(|(group, _)| rows(group)).collect())
 }
 
 /// For each row group of `work`, whether it may have rows that pass the filter of `pruner`.

@@ -2,8 +2,8 @@
 //!
 //! 1. The row groups that statistics do not exclude are cut into tiles.
 //! 2. If the file is remote, each step fetches the bytes that it is about to read and that are not there. The first
-//!    conjunct's columns or, without a filter, all columns are fetched for a window of tiles. The system loads the same
-//!    bytes of a cold local file meanwhile.
+//!    conjunct's columns or, without a filter, all columns are fetched for a window of tiles. The next window is in
+//!    flight meanwhile, if its rows are wanted. The system loads the same bytes of a cold local file ahead.
 //! 3. Each conjunct reads its columns for the tile's remaining rows, and removes the rows that do not pass.
 //! 4. Surviving rows of many tiles become pending, with their values of projected filter columns.
 //! 5. A flush reads the other projected columns for the next pending rows and returns a batch.
@@ -15,16 +15,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use datafusion::common::ScalarValue;
 use datafusion::error::Result;
-use grampus_orc_layout::read_options::Dictionaries;
-use grampus_orc_layout::schema::ColumnId;
 use grampus_orc_layout::selection::RowSelection;
 use grampus_orc_layout::stripe::StripeLayout;
 
 use super::Scan;
 use super::coded_strings::{coded, expanded};
 use super::conjunct::Conjunct;
+use super::fetched_windows::FetchedWindows;
 use super::kept_columns::{KeptColumns, lacking};
 use super::load_ahead::LoadAhead;
 use super::metrics::ScanMetrics;
@@ -34,11 +32,14 @@ use super::row_division::{PendingRows, Tiles, window};
 use super::row_mask::RowMask;
 use super::scan_memory::{ScanMemory, fewer_rows_may_fit};
 use super::scan_ranges::ScanRange;
-use super::stripe_column::{ReadAs, StoredColumn, StripeColumn, is_all_null, is_nested, is_plain, unmapped};
-use super::stripe_dictionaries::StripeDictionaries;
-use super::stripe_pruning::{surviving_all, surviving_groups};
+use super::stripe_column::unmapped;
+use super::stripe_columns::StripeColumns;
+use super::stripe_pruning::{excluded_rows, surviving_rows};
 use crate::error::layout;
 use crate::file::{FileHandle, ScanSource};
+
+/// Fetched bytes are kept while they are at most this many arrays of the memory's maximum.
+const MAX_KEPT_ARRAYS: usize = 4;
 
 /// The state of the scan of one stripe.
 pub(super) struct StripeScan {
@@ -47,38 +48,34 @@ pub(super) struct StripeScan {
     layout: Arc<StripeLayout>,
     handle: Arc<FileHandle>,
     source: Arc<ScanSource>,
-    /// Columns by table column, opened at their first use.
-    columns: Vec<Option<StripeColumn>>,
+    columns: StripeColumns,
     /// Rows to filter.
     tiles: Tiles,
     ahead: LoadAhead,
+    windows: FetchedWindows,
     /// Rows that passed, and whose other columns are not read yet.
     pending: PendingRows,
     /// Whether rows are filtered. Else all rows of the tiles pass.
     is_filtered: bool,
-    /// Columns that are read with their dictionaries, for conjuncts that are evaluated on the entries.
-    coded: Vec<usize>,
     /// Projected columns that the filter does not read.
     dependents: Arc<[usize]>,
     /// Values of the pending rows, for projected filter columns.
     kept: KeptColumns,
     /// Maximum rows of a batch: fewer, once a batch's values were too large.
     rows_at_once: u64,
-    memory: Arc<ScanMemory>,
-    /// The dictionaries of the stripe, which other partitions share.
-    dictionaries: Arc<StripeDictionaries>,
+    memory: ScanMemory,
 }
 
 impl StripeScan {
     /// Opens a stripe; `None`: statistics exclude all of its row groups. If the rows to emit are limited, the tiles of
-    /// a remote file begin small: the first of them may have enough rows.
+    /// a remote file begin small: the first of them may have enough rows. `memory` counts what the stripe holds.
     pub(super) async fn open(
         scan: &Arc<Scan>,
         work: &ScanRange,
         cascade: &PredicateCascade,
         (tile_rows, is_limited): (usize, bool),
         metrics: &ScanMetrics,
-        memory: &Arc<ScanMemory>,
+        memory: ScanMemory,
     ) -> Result<Option<Self>> {
         let file = &scan.files[work.file].file;
         let layout_of = scan
@@ -87,54 +84,46 @@ impl StripeScan {
             .await
             .map_err(layout)?;
         let pruners = scan.pruner.iter().chain(cascade.dynamic_pruner());
-        let keep = surviving_all(scan, pruners, work, &layout_of, metrics).await?;
+        let surviving = surviving_rows(scan, pruners, work, &layout_of, metrics).await?;
         let handle = scan.cache.handle(file).map_err(layout)?;
         let is_filtered = !cascade.order.is_empty();
-        let first_rows = tile_rows as u64;
-        let tile_rows = match handle.is_on_demand() || !is_filtered {
+        let most_rows = match handle.is_on_demand() || !is_filtered {
             true => tile_rows,
             false => tile_rows.max(scan.options.fetched_tile_rows),
         };
-        let rows = |group| layout_of.row_group_rows(&file.tail, group);
-        let surviving = work
-            .groups
-            .clone()
-            .zip(keep)
-            .filter(|(_, keep)| *keep)
-            .map(|(group, _)| rows(group));
-        let mut tiles = Tiles::new(surviving, tile_rows as u64);
+        let mut tiles = Tiles::new(surviving.into_iter(), most_rows as u64);
         if is_limited {
-            tiles = tiles.growing_from(first_rows);
+            tiles = tiles.growing_from(tile_rows as u64);
         }
         if tiles.is_empty() {
-            return Ok(None);
+            let checked = scan.cache.check(file, &handle, &layout_of, || handle.check());
+            return checked.map(|()| None).map_err(layout);
         }
-        let source = handle
-            .source(scan.options.local_io, metrics.io.clone())
-            .map_err(layout)?;
+        let source = handle.source(scan.options.local_io, metrics.io.clone());
         let conjuncts: Vec<&Conjunct> = (cascade.order.iter())
             .map(|&at| conjunct_at(scan, cascade.dynamic(), at))
             .collect();
         let (kept, dependents): (Vec<usize>, Vec<usize>) = (scan.projection.iter())
             .partition(|column| conjuncts.iter().any(|conjunct| conjunct.columns.contains(column)));
         let coded = conjuncts.iter().filter_map(|conjunct| conjunct.text_column()).collect();
+        let dictionaries = scan.dictionaries.of(file.id, work.stripe, memory.pool());
+        let bytes = (&source, handle.is_on_demand());
         Ok(Some(Self {
+            columns: StripeColumns::new(scan, work, &layout_of, bytes, coded, dictionaries),
             kept: KeptColumns::new(kept),
             is_filtered,
-            coded,
             dependents: dependents.into(),
             scan: Arc::clone(scan),
             work: work.clone(),
             layout: layout_of,
             handle,
             source,
-            columns: (0..scan.table.fields().len()).map(|_| None).collect(),
             tiles,
             ahead: LoadAhead::default(),
+            windows: FetchedWindows::default(),
             pending: PendingRows::default(),
             rows_at_once: u64::MAX,
-            memory: Arc::clone(memory),
-            dictionaries: scan.dictionaries.of(file.id, work.stripe, memory.pool()),
+            memory,
         }))
     }
 
@@ -158,11 +147,13 @@ impl StripeScan {
         self.tiles.is_empty()
     }
 
-    /// Filters the next tile. `remaining`: rows that may still be emitted.
-    pub(super) async fn step(
+    /// Fetches the bytes with which the next tile begins. `remaining`: rows that may still be emitted. If all rows of
+    /// the stripe are wanted, the next window is in flight afterwards.
+    pub(super) async fn prepare(
         &mut self,
-        cascade: &mut PredicateCascade,
+        cascade: &PredicateCascade,
         remaining: Option<usize>,
+        are_all_wanted: bool,
         metrics: &ScanMetrics,
     ) -> Result<()> {
         let (scan, dynamic) = (Arc::clone(&self.scan), Arc::clone(cascade.dynamic()));
@@ -172,6 +163,20 @@ impl StripeScan {
             None => &scan.projection,
         };
         self.fetch_window(first, remaining, metrics).await?;
+        match are_all_wanted {
+            true => self.fetch_ahead(first).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the file is remote, and all windows of the stripe have arrived.
+    pub(super) fn is_all_fetched(&self) -> bool {
+        !self.handle.is_on_demand() && self.tiles.end() <= self.windows.end
+    }
+
+    /// Filters the next tile.
+    pub(super) async fn step(&mut self, cascade: &mut PredicateCascade, metrics: &ScanMetrics) -> Result<()> {
+        let scan = Arc::clone(&self.scan);
         let Some(tile) = self.tiles.iter().next() else {
             return Ok(());
         };
@@ -201,21 +206,10 @@ impl StripeScan {
 
     /// Leaves out the row groups of the tiles that are left in which no row passes the filters of `pruner`.
     async fn prune_left(&mut self, pruner: &Pruner, metrics: &ScanMetrics) -> Result<()> {
-        let scan = Arc::clone(&self.scan);
-        let tail = &scan.files[self.work.file].file.tail;
-        let Some(first) = self.tiles.first_row() else {
+        let Some(first_row) = self.tiles.first_row() else {
             return Ok(());
         };
-        let rows = |group: usize| self.layout.row_group_rows(tail, group);
-        let groups = self.work.groups.clone();
-        let begun = groups.clone().find(|&group| rows(group).end > first);
-        let left = ScanRange {
-            groups: begun.unwrap_or(groups.end)..groups.end,
-            ..self.work.clone()
-        };
-        let keep = surviving_groups(&scan, pruner, &left, &self.layout, metrics).await?;
-        let excluded = left.groups.zip(keep).filter(|(_, keep)| !keep);
-        let excluded: Vec<Range<u64>> = excluded.map(|(group, _)| rows(group)).collect();
+        let excluded = excluded_rows(&self.scan, pruner, &self.work, &self.layout, first_row, metrics).await?;
         let skipped = excluded.iter().filter(|group| self.tiles.has_rows_of(group));
         metrics.row_groups_skipped.add(skipped.count());
         self.tiles.exclude(&excluded);
@@ -274,19 +268,55 @@ impl StripeScan {
         metrics: &ScanMetrics,
     ) -> Result<()> {
         let new = lacking(loaded, columns.iter().copied());
-        self.open_columns(&new, metrics).await?;
+        self.columns.open(&new, metrics).await?;
         self.fetch(&new, rows).await?;
         for column in new {
-            loaded.push((column, self.read(column, rows, metrics).await?));
-            let bytes = loaded.iter().map(|(_, array)| self.dictionaries.uncounted_bytes(array));
-            self.hold(bytes.sum())?;
+            let read = self.columns.read(column, rows, self.memory.array_bytes(), metrics);
+            loaded.push((column, read.await?));
+            let bytes = loaded.iter().map(|(_, array)| self.columns.uncounted_bytes(array));
+            let bytes = bytes.sum();
+            self.hold(bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Fetches the other columns' bytes of pending rows, if the file is remote and the next `most` rows lack some: of
+    /// all these rows up to a window, since all of them are wanted.
+    pub(super) async fn prepare_pending(&mut self, most: usize, metrics: &ScanMetrics) -> Result<()> {
+        if self.handle.is_on_demand() || self.dependents.is_empty() || self.pending.rows() == 0 {
+            return Ok(());
+        }
+        let dependents = Arc::clone(&self.dependents);
+        self.columns.open(&dependents, metrics).await?;
+        let most = most as u64;
+        let next = self.columns.ranges(&dependents, &self.pending.first(most))?;
+        if self.source.holds(&next) {
+            return Ok(());
+        }
+        if self.is_done() {
+            self.trim();
+        }
+        let mut rows = self.window_rows(&dependents).min(self.pending.rows());
+        while rows > most {
+            let ranges = self.columns.ranges(&dependents, &self.pending.first(rows))?;
+            let bytes = self.source.missing_bytes(&ranges);
+            if bytes <= self.window_bytes() && self.memory.can_spare(bytes) {
+                self.source.fetch(&ranges).await.map_err(layout)?;
+                return self.hold(0);
+            }
+            rows /= 2; // a column of large chunks has more bytes than its rows' share
         }
         Ok(())
     }
 
     /// Checks that the bytes read so far are those of the file's planned version.
     pub(super) fn check(&self) -> Result<()> {
-        self.source.check().map_err(layout)
+        let file = &self.scan.files[self.work.file].file;
+        let check = || self.source.check();
+        self.scan
+            .cache
+            .check(file, &self.handle, &self.layout, check)
+            .map_err(layout)
     }
 
     /// Returns at most `most` pending rows with their other columns. The batch may leave the scan only after a
@@ -297,7 +327,7 @@ impl StripeScan {
         }
         let scan = Arc::clone(&self.scan);
         let dependents = Arc::clone(&self.dependents);
-        self.open_columns(&dependents, metrics).await?;
+        self.columns.open(&dependents, metrics).await?;
         let mut most = (most as u64).min(self.rows_at_once).max(1);
         let (rows, mut read) = loop {
             let rows = self.pending.first(most);
@@ -342,84 +372,30 @@ impl StripeScan {
         let mut arrays = Vec::with_capacity(columns.len());
         let mut bytes = 0;
         for &column in columns {
-            let read = self.read(column, rows, metrics).await?;
+            let read = self.columns.read(column, rows, self.memory.array_bytes(), metrics);
+            let read = read.await?;
             let array = match self.scan.coded.contains(&column) {
                 true => read,
                 false => expanded(&read)?,
             };
-            bytes += self.dictionaries.uncounted_bytes(&array);
+            bytes += self.columns.uncounted_bytes(&array);
             self.hold(bytes)?;
             arrays.push(array);
         }
         Ok(arrays)
     }
 
-    /// Counts fetched bytes, kept values and `decoded` bytes of other arrays.
-    fn hold(&self, decoded: usize) -> Result<()> {
-        self.memory
-            .hold(self.source.buffered_bytes() + self.kept.bytes() + decoded)
-    }
-
-    async fn read(&mut self, column: usize, rows: &RowSelection, metrics: &ScanMetrics) -> Result<ArrayRef> {
-        match &mut self.columns[column] {
-            Some(open) => {
-                let array_bytes = self.memory.array_bytes();
-                open.read(rows, array_bytes, &self.source, &metrics.needed_bytes).await
+    /// Counts fetched bytes, kept values and `decoded` bytes of other arrays. If they are too many, nothing is fetched
+    /// ahead.
+    fn hold(&mut self, decoded: usize) -> Result<()> {
+        let others = self.kept.bytes() + decoded;
+        match self.memory.hold(self.source.buffered_bytes() + others) {
+            Err(error) if fewer_rows_may_fit(&error) && self.source.give_up_ahead() => {
+                self.windows.give_up();
+                self.memory.hold(self.source.buffered_bytes() + others)
             }
-            None => datafusion::common::internal_err!("column {column} is read before it is opened"),
+            held => held,
         }
-    }
-
-    /// Opens the columns that are not open yet. Reads all their row indexes at once.
-    async fn open_columns(&mut self, wanted: &[usize], metrics: &ScanMetrics) -> Result<()> {
-        if wanted.iter().all(|&column| self.columns[column].is_some()) {
-            return Ok(());
-        }
-        let scan = Arc::clone(&self.scan);
-        let table_file = &scan.files[self.work.file];
-        let tail = &table_file.file.tail;
-        let mut stored: Vec<(usize, ColumnId)> = Vec::new();
-        for &column in wanted {
-            if self.columns[column].is_some() {
-                continue;
-            }
-            let data_type = || scan.table.field(column).data_type().clone();
-            let constant = match table_file.place_of(column) {
-                Ok(id) if !is_all_null(tail, &self.layout, id) => {
-                    stored.push((column, id));
-                    continue;
-                }
-                Ok(_) => ScalarValue::Null,
-                Err(value) => value,
-            };
-            self.columns[column] = Some(StripeColumn::Constant(constant, data_type()));
-        }
-        let needs_index = |id: ColumnId| !is_plain(tail, &self.layout, id) && !is_nested(tail.schema.column(id).kind);
-        let (indexed, plain): (Vec<_>, Vec<_>) = stored.into_iter().partition(|(_, id)| needs_index(*id));
-        let asked: Vec<(ColumnId, bool)> = indexed.iter().map(|(_, id)| (*id, false)).collect();
-        let indexes = scan
-            .cache
-            .indexes(&table_file.file, &self.layout, &asked, &metrics.io)
-            .await
-            .map_err(layout)?;
-        let probe = self.handle.is_on_demand();
-        let with_index = indexed.into_iter().zip(indexes);
-        for ((column, id), index) in with_index.chain(plain.into_iter().map(|plain| (plain, None))) {
-            let mut read_as = ReadAs {
-                options: scan.read_options(column),
-                wider_type: table_file
-                    .is_converted(column)
-                    .then(|| scan.table.field(column).data_type().clone()),
-                dictionaries: Arc::clone(&self.dictionaries),
-            };
-            let is_coded = self.coded.contains(&column) || scan.coded.contains(&column);
-            if is_coded && read_as.wider_type.is_none() {
-                read_as.options.dictionaries = Dictionaries::Keep;
-            }
-            let opened = StoredColumn::new(tail, &self.layout, id, index, &self.source, probe, read_as)?;
-            self.columns[column] = Some(StripeColumn::Stored(Box::new(opened)));
-        }
-        Ok(())
     }
 
     /// Fetches the bytes of `columns` at `rows`, if the file is remote. Has the system load them, if it is cold.
@@ -428,24 +404,13 @@ impl StripeScan {
         if rows.is_empty() || is_local && !self.source.is_cold() {
             return Ok(());
         }
-        let ranges = self.ranges(columns, rows)?;
+        let ranges = self.columns.ranges(columns, rows)?;
         if is_local {
             self.source.load(&ranges);
             return Ok(());
         }
         self.source.fetch(&ranges).await.map_err(layout)?;
         self.hold(0)
-    }
-
-    /// The byte ranges of open columns at `rows`.
-    fn ranges(&self, columns: &[usize], rows: &RowSelection) -> Result<Vec<Range<u64>>> {
-        let mut ranges = Vec::new();
-        for &column in columns {
-            if let Some(StripeColumn::Stored(stored)) = &self.columns[column] {
-                ranges.extend(stored.ranges(rows)?);
-            }
-        }
-        Ok(ranges)
     }
 
     /// Fetches the bytes of `columns` for the next tile, if the file is remote and some of them are not there. Then the
@@ -462,39 +427,74 @@ impl StripeScan {
         if is_local && !self.source.is_cold() {
             return Ok(());
         }
-        self.open_columns(columns, metrics).await?;
-        let stored = columns.iter().filter_map(|&column| match &self.columns[column] {
-            Some(StripeColumn::Stored(stored)) => Some(stored.bytes_per_row()),
-            _ => None,
-        });
-        let bytes_per_row = stored.sum::<f64>();
+        self.columns.open(columns, metrics).await?;
         if is_local {
+            let bytes_per_row = self.columns.bytes_per_row(columns);
             return match self.ahead.next(self.tiles.iter(), bytes_per_row) {
                 Some(rows) => self.fetch(columns, &rows).await,
                 None => Ok(()),
             };
         }
+        if self.windows.begin(columns) {
+            self.source.arrive().await.map_err(layout)?;
+        }
         let tile = RowSelection::range(self.tiles.iter().next().unwrap_or_default());
-        if self.source.holds(&self.ranges(columns, &tile)?) {
+        let is_held = self.source.holds(&self.columns.ranges(columns, &tile)?);
+        if !is_held {
+            self.trim();
+            let mut wanted = tile;
+            if !self.source.is_ahead() {
+                let most = match remaining {
+                    None => u64::MAX,
+                    Some(_) if self.is_filtered => wanted.rows(),
+                    Some(remaining) => (remaining as u64).saturating_sub(self.pending.rows()),
+                };
+                wanted = window(self.tiles.iter(), 0, self.window_rows(columns).min(most)).unwrap_or_default();
+                self.windows.ahead_end = wanted.ranges().last().map_or(0, |last| last.end);
+            }
+            self.fetch(columns, &wanted).await?;
+        }
+        if !self.source.is_ahead() {
+            self.windows.arrive();
+        }
+        Ok(())
+    }
+
+    /// Rows whose values of `columns` are fetched at once.
+    fn window_rows(&self, columns: &[usize]) -> u64 {
+        (self.window_bytes() as f64 / self.columns.bytes_per_row(columns).max(0.01)) as u64
+    }
+
+    fn window_bytes(&self) -> usize {
+        self.scan.options.fetch_window_bytes.min(self.memory.array_bytes())
+    }
+
+    /// Drops the bytes of rows that were read, if they are many.
+    fn trim(&self) {
+        self.source.trim(MAX_KEPT_ARRAYS * self.memory.array_bytes());
+    }
+
+    /// Begins to fetch the window of `columns` after those that have arrived, if the file is remote, and the query can
+    /// spare the memory.
+    async fn fetch_ahead(&mut self, columns: &[usize]) -> Result<()> {
+        if self.handle.is_on_demand() || self.windows.is_short || self.source.is_ahead() {
             return Ok(());
         }
-        self.source.trim();
-        let window_bytes = self.scan.options.fetch_window_bytes.min(self.memory.array_bytes()) as f64;
-        let mut window_rows = (window_bytes / bytes_per_row.max(0.01)) as u64;
-        if let Some(remaining) = remaining {
-            let wanted = match self.is_filtered {
-                true => tile.rows(),
-                false => (remaining as u64).saturating_sub(self.pending.rows()),
-            };
-            window_rows = window_rows.min(wanted);
+        let Some(rows) = window(self.tiles.iter(), self.windows.end, self.window_rows(columns)) else {
+            return Ok(());
+        };
+        let ranges = self.columns.ranges(columns, &rows)?;
+        if !self.memory.can_spare(self.source.missing_bytes(&ranges)) {
+            return Ok(());
         }
-        let rows = window(self.tiles.iter(), 0, window_rows).unwrap_or_default();
-        self.fetch(columns, &rows).await
-    }
-}
-
-impl Drop for StripeScan {
-    fn drop(&mut self) {
-        self.memory.release();
+        self.windows.ahead_end = rows.ranges().last().map_or(0, |last| last.end);
+        if !self.source.fetch_ahead(&ranges) {
+            self.windows.arrive(); // the bytes are there
+            return Ok(());
+        }
+        self.hold(0)?;
+        // The task sends its requests before this thread begins to decode.
+        tokio::task::yield_now().await;
+        Ok(())
     }
 }

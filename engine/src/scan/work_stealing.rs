@@ -151,7 +151,8 @@ impl WorkStream {
     /// The next range: the partition's own next one, or one of the partition with the most rows left. `None` ends the
     /// stream.
     pub(super) fn next(&mut self) -> Option<ScanRange> {
-        let mut lists = lock(&self.queues.lists);
+        let queues = Arc::clone(&self.queues);
+        let mut lists = lock(&queues.lists);
         if self.has_ended || self.partition >= lists.len() {
             return None;
         }
@@ -161,6 +162,21 @@ impl WorkStream {
             lists[self.partition].end_stream();
             return None;
         }
+        self.take(&mut lists)
+    }
+
+    /// The partition's own next range, for work that begins before the range is scanned. `None` does not end the
+    /// stream.
+    pub(super) fn next_of_own(&mut self) -> Option<ScanRange> {
+        let queues = Arc::clone(&self.queues);
+        let mut lists = lock(&queues.lists);
+        match lists.get(self.partition) {
+            Some(own) if !self.has_ended && self.taken < own.ranges.len() => self.take(&mut lists),
+            _ => None,
+        }
+    }
+
+    fn take(&mut self, lists: &mut [List]) -> Option<ScanRange> {
         let has_others = lists.len() > 1;
         let list = &mut lists[self.partition];
         if let Some(cuts) = self.queues.cuts.filter(|cuts| cuts.are_early && has_others) {

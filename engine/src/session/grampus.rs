@@ -24,6 +24,7 @@ use super::datafusion_repairs::scalar_functions::RepairedFunction;
 use super::datafusion_repairs::shifts::Shift;
 use super::filter_samples::FilterSamples;
 use super::large_limits::LargeLimits;
+use super::listed_once::ListedOnce;
 use super::path_tables::with_tables_by_path;
 use super::plan_cache::PlanCache;
 use super::replaced_files::ReplacedFiles;
@@ -222,6 +223,7 @@ impl Grampus {
             builder = builder
                 .with_table_factory("ORC".to_owned(), Arc::new(OrcTableFactory))
                 .with_analyzer_rule(Arc::new(ReplacedFiles));
+            builder = ListedOnce::install(builder);
         }
         if has(SessionChange::OrcFormat) {
             builder = with_orc_format(builder);

@@ -16,6 +16,7 @@
 //! distinct_from      IS DISTINCT FROM binds tighter than AND and OR
 //! statement_text     the tokens of statements, and their places
 //! plan_cache         the optimized logical plan of each statement text
+//! listed_once        a query planner that lists each ORC table once
 //! logical_plan       the plan of a statement that is not executed yet
 //! statement_options  OPTIONS of stores and OPTIONS of formats
 //! statement_secrets  statements without passwords and keys
@@ -51,6 +52,7 @@ mod grampus;
 mod key_set;
 mod large_limits;
 mod limited_pool;
+mod listed_once;
 pub mod logical_plan;
 mod machine_memory;
 mod names;

@@ -31,6 +31,7 @@ use datafusion::sql::parser::Statement;
 use super::create_table_as;
 use super::names::{match_tables, plan_with_matched_columns};
 use super::statement_parser::parse_statement;
+use crate::table::listings::Listings;
 
 /// Plans in the cache. When the cache is full, all are dropped.
 const MAX_PLANS: usize = 256;
@@ -181,13 +182,19 @@ async fn plan_allowed(
         true => base_tables(&state, &statement).await,
         false => None,
     };
-    let plan = plan_with_matched_columns(&state, statement).await?;
+    // Tables that are named by paths are opened here.
+    let mut listings = Listings::default();
+    let plan = listings.during(plan_with_matched_columns(&state, statement)).await?;
     options.verify_plan(&plan)?;
+    if plan.exists(|node| Ok(matches!(node, LogicalPlan::Dml(_) | LogicalPlan::Copy(_))))? {
+        // What a statement replaces is listed after this. A file that came between would be replaced unread.
+        listings = Listings::default();
+    }
     let inputs = tables.and_then(|tables| Some((functions_of(&state, &plan, &tables)?, tables)));
     let (Some(cache), Some((functions, tables))) = (cache, inputs) else {
         let frame = execute(context, plan).await?;
         let task = Arc::new(frame.task_ctx());
-        return Ok((frame.create_physical_plan().await?, task));
+        return Ok((listings.during(frame.create_physical_plan()).await?, task));
     };
     let plan = state.optimize(&plan)?;
     let physical = state.query_planner().create_physical_plan(&plan, &state).await?;

@@ -8,7 +8,7 @@
 pub enum SessionChange {
     /// The table factory `ORC`: `CREATE EXTERNAL TABLE … STORED AS ORC`. It replaces a factory of that name. With it
     /// comes the analyzer rule `replaced_files`: `INSERT OVERWRITE` of an ORC table replaces no file that it did not
-    /// list.
+    /// list. A query planner around the session's own lets all scans of a plan share one listing of a table.
     OrcTables,
     /// The file format `orc`: `COPY … TO 'x.orc'` and `COPY … STORED AS ORC`. It replaces a format of that name.
     OrcFormat,

@@ -5,6 +5,7 @@
 //!   `AZURE_…`.
 //! - OPTIONS of a statement give a store of its own, which the statement's table alone uses. Its URL has a password
 //!   that stands for the options. Equal options of one bucket are one store.
+//! - Stores and options that were not used for long are forgotten when there are many. A forgotten store is made again.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,6 +24,11 @@ use super::store_location::{remote, shown};
 use crate::redaction::{OPTIONS_PASSWORD, without_passwords};
 use crate::store_error::StoreError;
 
+/// Stores that were made and are kept.
+const MAX_MADE_STORES: usize = 256;
+/// Sets of OPTIONS that are kept. They are small, and what was forgotten has to be named again.
+const MAX_OPTIONS: usize = 4096;
+
 /// A registry that makes the stores that it lacks.
 pub struct LazyStores {
     state: Mutex<State>,
@@ -35,19 +41,40 @@ impl fmt::Debug for LazyStores {
     }
 }
 
+/// **Invariant:** `made` and `options` have bounds, and lose what was used least recently.
 struct State {
-    stores: HashMap<String, Arc<dyn ObjectStore>>,
-    /// The URL and the options behind each password.
-    options: Vec<(Url, StoreOptions)>,
+    /// Stores that were registered, by scheme, user, host and port. They stay.
+    registered: HashMap<String, Arc<dyn ObjectStore>>,
+    /// Stores that were made, likewise.
+    made: HashMap<String, Used<Arc<dyn ObjectStore>>>,
+    /// The URL and the options behind each password, by the password's number.
+    options: HashMap<u64, Used<(Url, StoreOptions)>>,
+    /// The number of each set of options.
+    numbers: HashMap<(Url, StoreOptions), u64>,
+    next_number: u64,
+    /// Counts uses.
+    clock: u64,
+}
+
+/// A value, and when it was used last.
+struct Used<T> {
+    value: T,
+    at: u64,
 }
 
 impl Default for LazyStores {
     fn default() -> Self {
         let local: Arc<dyn ObjectStore> = Arc::new(LocalFileSystem::new());
-        let stores = HashMap::from([("file://".to_owned(), local)]);
-        let options = Vec::new();
+        let state = State {
+            registered: HashMap::from([("file://".to_owned(), local)]),
+            made: HashMap::new(),
+            options: HashMap::new(),
+            numbers: HashMap::new(),
+            next_number: 0,
+            clock: 0,
+        };
         Self {
-            state: Mutex::new(State { stores, options }),
+            state: Mutex::new(state),
             secrets: Arc::default(),
         }
     }
@@ -78,32 +105,91 @@ impl LazyStores {
     fn with_options(&self, url: &Url, options: StoreOptions) -> Url {
         let mut store = url.clone();
         store.set_path("");
-        let mut state = self.lock();
-        let known = state
-            .options
-            .iter()
-            .position(|known| known.0 == store && known.1 == options);
-        let place = known.unwrap_or_else(|| {
-            state.options.push((store, options));
-            state.options.len() - 1
-        });
+        let number = self.lock().number_of(store, options);
         let mut url = url.clone();
         // Fails for URLs without a host, which no store has.
-        let _ = url.set_password(Some(&format!("{OPTIONS_PASSWORD}{place}")));
+        let _ = url.set_password(Some(&format!("{OPTIONS_PASSWORD}{number}")));
         url
     }
 }
 
 impl State {
+    fn now(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    /// The number of the password that stands for the options of a store.
+    fn number_of(&mut self, store: Url, options: StoreOptions) -> u64 {
+        let at = self.now();
+        let value = (store, options);
+        if let Some(&number) = self.numbers.get(&value) {
+            if let Some(known) = self.options.get_mut(&number) {
+                known.at = at;
+            }
+            return number;
+        }
+        while self.options.len() >= MAX_OPTIONS
+            && let Some(oldest) = oldest(&self.options)
+            && let Some(forgotten) = self.options.remove(&oldest)
+        {
+            self.numbers.remove(&forgotten.value);
+        }
+        // A number is of one set of options for ever: a table may still have the URL of forgotten ones.
+        let number = self.next_number;
+        self.next_number += 1;
+        self.numbers.insert(value.clone(), number);
+        self.options.insert(number, Used { value, at });
+        number
+    }
+
     /// The URL without the password that stands for options, and the options.
-    fn resolve(&self, url: &Url) -> (Url, StoreOptions) {
-        let place = url
+    fn resolve(&mut self, url: &Url) -> (Url, StoreOptions) {
+        let at = self.now();
+        let number = url
             .password()
             .and_then(|password| password.strip_prefix(OPTIONS_PASSWORD));
-        let place = place.and_then(|place| self.options.get(place.parse::<usize>().ok()?));
-        let named = place.filter(|(known, _)| known.scheme() == url.scheme() && known.host() == url.host());
-        named.map_or_else(|| (url.clone(), StoreOptions::new()), Clone::clone)
+        let known = number.and_then(|number| self.options.get_mut(&number.parse().ok()?));
+        let named = known.filter(|known| {
+            let (store, _) = &known.value;
+            store.scheme() == url.scheme() && store.host() == url.host()
+        });
+        match named {
+            Some(known) => {
+                known.at = at;
+                known.value.clone()
+            }
+            None => (url.clone(), StoreOptions::new()),
+        }
     }
+
+    /// The store with this key, if there is one.
+    fn store(&mut self, key: &str) -> Option<Arc<dyn ObjectStore>> {
+        let at = self.now();
+        if let Some(registered) = self.registered.get(key) {
+            return Some(Arc::clone(registered));
+        }
+        let made = self.made.get_mut(key)?;
+        made.at = at;
+        Some(Arc::clone(&made.value))
+    }
+
+    /// Keeps a store that was made.
+    fn keep(&mut self, key: String, store: Arc<dyn ObjectStore>) {
+        let at = self.now();
+        while self.made.len() >= MAX_MADE_STORES
+            && let Some(oldest) = oldest(&self.made)
+        {
+            self.made.remove(&oldest);
+        }
+        self.made.insert(key, Used { value: store, at });
+    }
+}
+
+/// The key of the value that was used least recently.
+fn oldest<K: Clone, T>(used: &HashMap<K, Used<T>>) -> Option<K> {
+    let oldest = used.iter().min_by_key(|(_, used)| used.at);
+    oldest.map(|(key, _)| key.clone())
 }
 
 /// Scheme, user, host and port.
@@ -113,27 +199,32 @@ fn key(url: &Url) -> String {
 
 impl ObjectStoreRegistry for LazyStores {
     fn register_store(&self, url: &Url, store: Arc<dyn ObjectStore>) -> Option<Arc<dyn ObjectStore>> {
-        self.lock().stores.insert(key(url), store)
+        let mut state = self.lock();
+        let made = state.made.remove(&key(url)).map(|made| made.value);
+        state.registered.insert(key(url), store).or(made)
     }
 
     fn deregister_store(&self, url: &Url) -> Result<Arc<dyn ObjectStore>> {
-        let store = self.lock().stores.remove(&key(url));
+        let mut state = self.lock();
+        let registered = state.registered.remove(&key(url));
+        let store = registered.or_else(|| state.made.remove(&key(url)).map(|made| made.value));
         store.ok_or_else(|| DataFusionError::Plan(format!("{}: no such store", without_passwords(url.as_str()))))
     }
 
     fn get_store(&self, url: &Url) -> Result<Arc<dyn ObjectStore>> {
         let mut state = self.lock();
-        if let Some(store) = state.stores.get(&key(url)) {
-            return Ok(Arc::clone(store));
-        }
+        // Options of a store in use are in use too.
         let (known, options) = state.resolve(url);
+        if let Some(store) = state.store(&key(url)) {
+            return Ok(store);
+        }
         let Some(known) = self.secrets.with_password(&known) else {
-            let reason = "what stands for its password or OPTIONS is of another session";
+            let reason = "what stands for its password or OPTIONS is of another session, or was not used for long";
             let error = StoreError::new(shown(&key(url)), reason, "name the password or the OPTIONS here");
             return Err(DataFusionError::External(Box::new(error)));
         };
         let store = open(&known, options).map_err(|error| DataFusionError::External(Box::new(error)))?;
-        state.stores.insert(key(url), Arc::clone(&store));
+        state.keep(key(url), Arc::clone(&store));
         Ok(store)
     }
 }
@@ -228,6 +319,36 @@ mod tests {
         assert!(!Arc::ptr_eq(&opened(&one), &opened(&other)));
         assert!(!Arc::ptr_eq(&opened(&one), &opened(&place)));
         assert_eq!(without_passwords(one.as_str()), "s3://bucket/a/b.orc");
+    }
+
+    #[test]
+    fn stores_and_options_have_bounds() {
+        let stores = LazyStores::default();
+        let own: Arc<dyn ObjectStore> = Arc::new(LocalFileSystem::new());
+        stores.register_store(&url("s3://own"), Arc::clone(&own));
+        let place = url("s3://bucket/a.orc");
+        let region = |k: usize| StoreOptions::from([("aws_region".to_owned(), format!("region-{k}"))]);
+        let first = stores.with_options(&place, region(0));
+        let last = stores.with_options(&place, region(1));
+        let opened = stores.get_store(&first).unwrap();
+        for k in 2..MAX_OPTIONS + 500 {
+            let named = stores.with_options(&place, region(k));
+            // The first one is in use meanwhile.
+            assert_eq!(stores.with_options(&place, region(0)), first);
+            if k.is_multiple_of(16) {
+                stores.get_store(&named).unwrap();
+            }
+        }
+        let state = stores.lock();
+        assert_eq!((state.options.len(), state.numbers.len()), (MAX_OPTIONS, MAX_OPTIONS));
+        assert!(state.made.len() <= MAX_MADE_STORES, "{}", state.made.len());
+        drop(state);
+        assert!(Arc::ptr_eq(&stores.get_store(&url("s3://own")).unwrap(), &own));
+        // A forgotten store is made again, and forgotten options are an error that says what to do.
+        assert!(!Arc::ptr_eq(&stores.get_store(&first).unwrap(), &opened));
+        let error = stores.get_store(&last).unwrap_err().to_string();
+        assert!(error.contains("name the password or the OPTIONS here"), "{error}");
+        assert_ne!(stores.with_options(&place, region(1)), last);
     }
 
     #[test]

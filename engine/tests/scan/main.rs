@@ -20,6 +20,7 @@ mod limits;
 mod maps;
 mod metrics;
 mod names;
+mod read_ahead;
 mod remote;
 mod sample;
 mod values;

@@ -17,13 +17,13 @@ use super::common::{context_with, measured, text, value, write_orc};
 use super::filters::{layouts, random_sql, table};
 use super::flaky_store::{Faults, FlakyStore};
 
-const OBJECT: &str = "data/t.orc";
+pub(super) const OBJECT: &str = "data/t.orc";
 /// A store that is read in few, long requests, and one that is read in groups of short ones.
-const NETWORK: &str = "memory://bucket";
+pub(super) const NETWORK: &str = "memory://bucket";
 const DRIVE: &str = "nvme://0000-01-00.0";
 
 /// The bytes of an ORC file.
-fn orc(batch: &RecordBatch, options: WriterProperties) -> Bytes {
+pub(super) fn orc(batch: &RecordBatch, options: WriterProperties) -> Bytes {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.orc");
     write_orc(&path, std::slice::from_ref(batch), options);
@@ -35,12 +35,12 @@ fn read(path: &Path) -> Bytes {
 }
 
 /// A session with the store's object as table `t`.
-async fn session(store: &Arc<FlakyStore>, partitions: usize, settings: &[(&str, String)]) -> SessionContext {
+pub(super) async fn session(store: &Arc<FlakyStore>, partitions: usize, settings: &[(&str, String)]) -> SessionContext {
     session_at(NETWORK, store, partitions, settings).await
 }
 
 /// Like [`session`], with the store at a URL.
-async fn session_at(
+pub(super) async fn session_at(
     url: &str,
     store: &Arc<FlakyStore>,
     partitions: usize,
@@ -57,7 +57,7 @@ async fn session_at(
 }
 
 /// Settings with which a stripe has many tiles, and a fetch few of them.
-fn small_steps(tile_rows: usize, window_bytes: usize) -> Vec<(&'static str, String)> {
+pub(super) fn small_steps(tile_rows: usize, window_bytes: usize) -> Vec<(&'static str, String)> {
     vec![
         ("grampus.tile_rows", tile_rows.to_string()),
         ("grampus.fetched_tile_rows", "1".to_owned()),

@@ -2,6 +2,7 @@
 #![allow(dead_code)] // each test binary uses a part of it
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,9 +12,10 @@ use futures::stream::{BoxStream, StreamExt};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt,
+    CopyOptions, GetOptions, GetRange, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt,
     PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
+use tokio::sync::watch;
 
 /// What happens to the requests of a store.
 #[derive(Debug, Clone, Default)]
@@ -30,10 +32,22 @@ pub(crate) struct Faults {
     pub(crate) ignores_conditions: bool,
 }
 
+/// What has happened to a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// The store was asked for an object's metadata.
+    Head,
+    /// The store was asked for the bytes of a range.
+    Asked(Range<u64>),
+    /// The store has answered with these bytes.
+    Answered(Range<u64>),
+}
+
 #[derive(Debug, Default)]
 struct State {
     faults: Faults,
     reads: usize,
+    events: Vec<Event>,
 }
 
 /// A store in memory with faults.
@@ -41,6 +55,19 @@ struct State {
 pub(crate) struct FlakyStore {
     inner: InMemory,
     state: Mutex<State>,
+    /// Whether answers are held back.
+    is_held: watch::Sender<bool>,
+    observer: Mutex<Observer>,
+}
+
+/// What is told of each range that is asked for.
+#[derive(Clone, Default)]
+struct Observer(Option<Arc<dyn Fn(&Range<u64>) + Send + Sync>>);
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Observer")
+    }
 }
 
 impl FlakyStore {
@@ -54,7 +81,41 @@ impl FlakyStore {
     /// Sets the faults and counts reads from 0 again. Returns the number of reads since the last call.
     pub(crate) fn set(&self, faults: Faults) -> usize {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut *state, State { faults, reads: 0 }).reads
+        let before = std::mem::take(&mut *state);
+        state.faults = faults;
+        before.reads
+    }
+
+    /// What has happened since the last call of [`set`](Self::set).
+    pub(crate) fn events(&self) -> Vec<Event> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).events.clone()
+    }
+
+    /// Ranges that were asked for since the last call of [`set`](Self::set).
+    pub(crate) fn asked(&self) -> Vec<Range<u64>> {
+        let asked = self.events().into_iter().filter_map(|event| match event {
+            Event::Asked(range) => Some(range),
+            Event::Head | Event::Answered(_) => None,
+        });
+        asked.collect()
+    }
+
+    /// Calls `observer` when a range is asked for.
+    pub(crate) fn observe(&self, observer: impl Fn(&Range<u64>) + Send + Sync + 'static) {
+        *self.observer.lock().unwrap_or_else(PoisonError::into_inner) = Observer(Some(Arc::new(observer)));
+    }
+
+    /// Holds answers back, or lets them go.
+    pub(crate) fn hold(&self, is_held: bool) {
+        self.is_held.send_replace(is_held);
+    }
+
+    fn log(&self, event: Event) {
+        self.state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .events
+            .push(event);
     }
 
     /// Replaces an object.
@@ -103,11 +164,23 @@ impl ObjectStore for FlakyStore {
 
     async fn get_opts(&self, location: &Path, mut options: GetOptions) -> Result<GetResult> {
         if options.head {
+            self.log(Event::Head);
             let mut got = self.inner.get_opts(location, options).await?;
             got.meta = listed(got.meta, &self.faults());
             return Ok(got);
         }
+        let range = match options.range {
+            Some(GetRange::Bounded(ref range)) => range.clone(),
+            _ => 0..u64::MAX,
+        };
+        self.log(Event::Asked(range.clone()));
+        let Observer(observer) = self.observer.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(observer) = observer {
+            observer(&range);
+        }
         let (read, faults) = self.next_read();
+        let mut held = self.is_held.subscribe();
+        let _ = held.wait_for(|is_held| !is_held).await;
         if faults.max_delay_us > 0 && read.is_multiple_of(16) {
             // Later answers overtake this one.
             let delay = (read as u64 * 7919) % faults.max_delay_us;
@@ -134,6 +207,7 @@ impl ObjectStore for FlakyStore {
         }
         let mut got = self.inner.get_opts(location, options).await?;
         got.meta = listed(got.meta, &faults);
+        self.log(Event::Answered(range));
         Ok(got)
     }
 
