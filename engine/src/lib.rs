@@ -14,6 +14,7 @@
 //!   [`session::plan_cache::plan_sql_with_options`] refuses statements that the program does not allow.
 //! - [`scan_io`] returns the bytes that an executed plan needed and moved, as [`ScanIo`].
 //! - [`device_path`] returns the device that runs a plan's aggregates, and the reason, as [`DevicePath`].
+//! - [`ScopedThreads`] are threads for `grampus_orc_layout`'s writer, which encodes columns side by side.
 //! - [`caught_panic`] makes an error of a panic in a statement, for programs that go on after it.
 //! - [`error::message`] returns the text of an error for people. [`StoreError`] is the cause of a store's errors.
 //! - `GrampusCodec`, with the feature `proto`, makes bytes of a plan's operators, so that the plan can be executed by
@@ -81,6 +82,7 @@ mod table;
 pub use config::{Device, GpuBacking, GpuDecompress, GpuTarget, GrampusConfig, GrampusOptions, LocalIo, MemoryLimit};
 pub use device_path::{DevicePath, device_path};
 pub use orc_table::OrcTable;
+pub use output::scoped_threads::ScopedThreads;
 #[cfg(feature = "proto")]
 pub use plan_codec::GrampusCodec;
 pub use scan::metrics::ScanIo;

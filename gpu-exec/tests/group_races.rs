@@ -7,11 +7,11 @@
 
 mod common;
 
-use std::path::Path;
 use std::process::Command;
 
+use common::sanitized_program::{self, Checks, sanitized};
 use common::{aggregate, col, column, count};
-use grampus_cuda::{self as cuda, HostLanes};
+use grampus_cuda::HostLanes;
 use grampus_gpu_exec::codegen::{Access, Grouping, QueryKernel};
 use grampus_gpu_exec::program::{Function, Program, Type};
 
@@ -38,38 +38,12 @@ fn unit() -> String {
 /// Compiles `unit` with the test's program and runs it. Returns the exit status and the output. `None`: the compiler
 /// lacks the sanitizer.
 fn run(name: &str, lanes: HostLanes, unit: &str, tables: &str) -> Option<(Option<i32>, String)> {
-    let (compiler, _) = match cuda::host_compiler() {
-        Ok(found) => found,
-        Err(e) => {
-            grampus_test_support::missing(grampus_test_support::Resource::Compiler, e);
-            return None;
-        }
-    };
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let name = format!("group_races_{name}_{}", lanes.count());
-    let (source, program) = (folder.join(format!("{name}.cc")), folder.join(&name));
     let text = format!("{BEFORE}{}{}", lanes.unit(unit), include_str!("cpp/group_races.cc"));
-    std::fs::write(&source, text).expect("cargo's folder for temporary files is writable");
-    let mut command = Command::new(&compiler);
-    command.args(["-std=c++17", "-O1", "-g1", "-w", "-pthread", "-fsanitize=thread", "-o"]);
-    let out = command
-        .arg(&program)
-        .arg(&source)
-        .output()
-        .expect("the compiler starts");
-    if !out.status.success() {
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert!(said.contains("tsan"), "{said}");
-        grampus_test_support::missing(grampus_test_support::Resource::Sanitizers, compiler);
-        return None;
-    }
-    let out = Command::new(&program)
-        .args(["1", tables])
-        .env("TSAN_OPTIONS", format!("halt_on_error=1 exitcode={RACE}"))
-        .output()
-        .expect("a program just built runs");
-    let said = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
-    Some((out.status.code(), said))
+    let mut program = Command::new(sanitized(&name, &text, Checks::Races)?);
+    program.args(["1", tables]);
+    program.env("TSAN_OPTIONS", format!("halt_on_error=1 exitcode={RACE}"));
+    Some(sanitized_program::run(&mut program))
 }
 
 fn tables_have_no_race(lanes: HostLanes, tables: &str) {

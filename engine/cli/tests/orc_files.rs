@@ -340,3 +340,35 @@ fn bench_sql_reports_times_answers_and_bytes() {
     let error = failed(2, folder, &["bench", "sql", "-t", "trips=trips"]);
     assert!(error.contains("no statement"), "{error}");
 }
+
+#[test]
+fn bench_sql_shows_rows_as_the_answer_has_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let sql = "SELECT * FROM (VALUES (3, 'c'), (1, NULL), (2, '\\')) AS t(z, a) JOIN (VALUES (3, 0.1e0 + 0.2e0), \
+               (1, 1e0 / 3e0), (2, -1.7976931348623157e308)) AS u(z, x) ON t.z = u.z ORDER BY t.z";
+    let output = grampus(
+        folder.path(),
+        &["bench", "sql", "-c", sql, "--runs", "1", "--json", "-"],
+    );
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let statement = &json["statements"][0];
+    assert_eq!(statement["columns"], serde_json::json!(["z", "a", "z_1", "x"]));
+    assert_eq!(statement["rows"].as_array().unwrap().len(), 3);
+    assert_eq!(statement["rows"][1]["a"], "\\");
+    let rows = [
+        r#"{"z":1,"a":null,"z_1":1,"x":0.3333333333333333}"#,
+        r#"{"z":2,"a":"\\","z_1":2,"x":-1.7976931348623157e308}"#,
+        r#"{"z":3,"a":"c","z_1":3,"x":0.30000000000000004}"#,
+    ];
+    let places: Vec<_> = rows
+        .map(|row| text.find(row).unwrap_or_else(|| panic!("{row}: {text}")))
+        .into();
+    assert!(places.is_sorted(), "{text}");
+    let none = ["bench", "sql", "-c", "SELECT 1 AS a WHERE false", "--json", "-"];
+    let none = grampus(folder.path(), &none);
+    let json: serde_json::Value = serde_json::from_slice(&none.stdout).unwrap();
+    assert_eq!(json["statements"][0]["rows"], serde_json::json!([]));
+    assert_eq!(json["statements"][0]["columns"], serde_json::json!(["a"]));
+}

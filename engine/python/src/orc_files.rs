@@ -1,10 +1,12 @@
 //! [`write_orc`] and [`layout`]: ORC files without a session.
 
 use std::fs::File;
-use std::io::BufWriter;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::available_parallelism;
 use std::time::Instant;
 
+use grampus::ScopedThreads;
 use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::file_source::FileSource;
 use grampus_orc_layout::report::{FileReport, ReportOptions};
@@ -18,9 +20,6 @@ use crate::c_data::stream::StreamReader;
 use crate::capsules::stream_of;
 use crate::error::{caught, error};
 use crate::threads::TICK;
-
-/// Bytes collected before a system call.
-const BUFFER_BYTES: usize = 1 << 20;
 
 /// Writes the batches of an object's Arrow stream as one file. Returns the numbers of rows and bytes.
 ///
@@ -49,8 +48,9 @@ fn write(mut reader: StreamReader, path: PathBuf, options: WriterProperties) -> 
     let refused = |failure: grampus_orc_layout::LayoutError| error(format!("{}: {failure}", path.display()));
     let staged = StagedFile::create(&path).map_err(failed)?;
     let file = File::create_new(staged.path()).map_err(failed)?;
-    let sink = BufWriter::with_capacity(BUFFER_BYTES, file);
-    let mut writer = ArrowWriter::try_new(sink, reader.schema(), Some(options)).map_err(refused)?;
+    let threads = ScopedThreads::new(available_parallelism().map_or(1, usize::from));
+    let writer = ArrowWriter::try_new(file, reader.schema(), Some(options)).map_err(refused)?;
+    let mut writer = writer.with_threads(Arc::new(threads));
     let mut looked = Instant::now();
     while let Some(batch) = reader.next_batch().map_err(|failure| error(failure.to_string()))? {
         writer.write(&batch).map_err(refused)?;
@@ -61,7 +61,6 @@ fn write(mut reader: StreamReader, path: PathBuf, options: WriterProperties) -> 
     }
     let rows = writer.rows();
     let file = writer.into_inner().map_err(refused)?;
-    let file = file.into_inner().map_err(|failure| failed(failure.into_error()))?;
     let bytes = file.metadata().map_err(failed)?.len();
     staged.publish().map_err(failed)?;
     Ok((rows, bytes))

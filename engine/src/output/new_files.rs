@@ -90,31 +90,31 @@ impl NewFiles {
         Self::Replacing { folder, paths }
     }
 
-    /// Starts the file at `path`. Returns its name for messages, and the file to write to.
+    /// Starts the file at `path`. Returns its name for messages, and the place of the empty file to write to.
     ///
     /// # Errors
     /// If the file cannot be made. The error names it.
-    pub(super) fn add(&mut self, path: &ObjectPath) -> Result<(String, File)> {
+    pub(super) fn add(&mut self, path: &ObjectPath) -> Result<(String, PathBuf)> {
         match self {
             Self::Local(files) => {
                 let target = local_path(path)?;
                 let staged = files.add(&target).map_err(|error| output_error(&error))?;
-                let file = File::create_new(&staged).map_err(|error| write_error(&target, &error))?;
-                Ok((target.display().to_string(), file))
+                File::create_new(&staged).map_err(|error| write_error(&target, &error))?;
+                Ok((target.display().to_string(), staged))
             }
             Self::Replacing { folder, paths } => {
                 let (shown, new) = (local_path(path)?, folder.new_place(path)?);
                 let made = new.parent().map_or(Ok(()), fs::create_dir_all);
-                let file = made.and_then(|()| File::create_new(&new));
-                let file = file.map_err(|error| write_error(&shown, &error))?;
-                paths.push(new);
-                Ok((shown.display().to_string(), file))
+                let made = made.and_then(|()| File::create_new(&new));
+                made.map_err(|error| write_error(&shown, &error))?;
+                paths.push(new.clone());
+                Ok((shown.display().to_string(), new))
             }
             Self::Remote { files, .. } => {
                 let new = UploadedFile::create(path.clone())?;
-                let file = new.file()?;
+                let place = new.place().to_owned();
                 files.push(new);
-                Ok((path.to_string(), file))
+                Ok((path.to_string(), place))
             }
         }
     }

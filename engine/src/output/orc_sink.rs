@@ -1,7 +1,8 @@
 //! `OrcSink`: rows to ORC files.
 //!
-//! 1. DataFusion divides the rows into files: one file, several in a folder, or one folder per partition value.
-//! 2. Each file is written by a task of its own, hidden ([`NewFiles`]).
+//! 1. DataFusion divides the rows into files: one file, several in a folder, or one folder per partition value. Rows of
+//!    many partitions come in their order ([`gathered`]).
+//! 2. Each file is written by a task of its own, hidden ([`NewFiles`]), and all within the memory pool ([`OrcFiles`]).
 //! 3. If all rows have been written, all files are published. If anything fails before, none is.
 //! 4. `INSERT OVERWRITE` publishes them in a folder that replaces the table's ([`ReplacedFolder`]).
 //!
@@ -9,9 +10,6 @@
 //! unpublished.
 
 use std::fmt;
-use std::fs::File;
-use std::io::BufWriter;
-use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -25,21 +23,18 @@ use datafusion::datasource::sink::DataSink;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
-use grampus_orc_layout::LayoutError;
-use grampus_orc_layout::write::{ArrowWriter, WriterProperties, stored_schema, to_stored};
+use grampus_orc_layout::write::{WriterProperties, stored_schema};
 use object_store::ObjectStore;
-use tokio::sync::mpsc::{self, Receiver};
+use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
 
 use super::new_files::NewFiles;
+use super::orc_files::{OrcFiles, unwritable};
+use super::partition_order::gathered;
 use super::partition_values::{named, without_nulls};
 use super::replaced_folder::ReplacedFolder;
-use super::write_error::write_error;
 use crate::redaction::without_passwords;
 use crate::table::folder_files::FolderFiles;
-
-/// Bytes of a file that are written at once.
-const BUFFER_BYTES: usize = 1 << 20;
 
 /// Writes the rows of one statement.
 #[derive(Debug)]
@@ -58,7 +53,7 @@ impl FileSink for OrcSink {
 
     async fn spawn_writer_tasks_and_join(
         &self,
-        _: &Arc<TaskContext>,
+        context: &Arc<TaskContext>,
         demux_task: SpawnedTask<Result<()>>,
         mut file_stream_rx: DemuxedStreamReceiver,
         object_store: Arc<dyn ObjectStore>,
@@ -68,7 +63,7 @@ impl FileSink for OrcSink {
             .map_err(|error| unwritable(&without_passwords(&self.config.original_url), error))?;
         let mut without_rows = None;
         // The files stay here, not with the tasks: if this statement is cancelled, they are gone at once.
-        let mut files = match &self.replaced {
+        let mut places = match &self.replaced {
             Some(replaced) => {
                 let folder = ReplacedFolder::create(&self.config, Arc::clone(replaced))?;
                 without_rows = Some(folder.place_without_rows(&self.config));
@@ -76,11 +71,12 @@ impl FileSink for OrcSink {
             }
             None => NewFiles::create(&self.config, &object_store)?,
         };
+        let files = Arc::new(OrcFiles::new(stored, self.options.clone(), context));
         let mut tasks = JoinSet::new();
         while let Some((path, rows)) = file_stream_rx.recv().await {
             without_rows = None;
-            let (name, file) = files.add(&path)?;
-            tasks.spawn(write(name, file, rows, Arc::clone(&stored), self.options.clone()));
+            let (name, place) = places.add(&path)?;
+            tasks.spawn(write(Arc::clone(&files), files.add(name, place)?, rows));
         }
         let mut written = 0;
         while let Some(finished) = tasks.join_next().await {
@@ -90,43 +86,20 @@ impl FileSink for OrcSink {
         demuxed.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
         if let Some(path) = without_rows {
             // So that the table keeps its columns.
-            let (name, file) = files.add(&path)?;
-            let (_, no_rows) = mpsc::channel(1);
-            write(name, file, no_rows, stored, self.options.clone()).await?;
+            let (name, place) = places.add(&path)?;
+            files.finish(files.add(name, place)?)?;
         }
-        files.publish().await?;
+        places.publish().await?;
         Ok(written)
     }
 }
 
-/// Writes all rows of the file `name`, and returns their number.
-async fn write(
-    name: String,
-    file: File,
-    mut rows: Receiver<RecordBatch>,
-    schema: SchemaRef,
-    options: WriterProperties,
-) -> Result<u64> {
-    let failed = |error| unwritable(&name, error);
-    let writer = BufWriter::with_capacity(BUFFER_BYTES, file);
-    let mut writer = ArrowWriter::try_new(writer, Arc::clone(&schema), Some(options)).map_err(failed)?;
+/// Writes all rows of a file, and returns their number.
+async fn write(files: Arc<OrcFiles>, number: usize, mut rows: Receiver<RecordBatch>) -> Result<u64> {
     while let Some(batch) = rows.recv().await {
-        let batch = to_stored(&batch, &schema).map_err(failed)?;
-        writer.write(&batch).map_err(failed)?;
+        files.write(number, &batch)?;
     }
-    let count = writer.rows();
-    writer.close().map_err(failed)?;
-    Ok(count)
-}
-
-/// The error of a file that cannot be written.
-fn unwritable(file: &str, error: LayoutError) -> DataFusionError {
-    let reason = match error {
-        LayoutError::Write(reason) => reason,
-        LayoutError::Sink { source, .. } => return write_error(Path::new(file), &source),
-        other => other.to_string(),
-    };
-    DataFusionError::Execution(format!("cannot write {file}: {reason}"))
+    files.finish(number)
 }
 
 #[async_trait]
@@ -141,7 +114,7 @@ impl DataSink for OrcSink {
             true => without_nulls(data, columns), // files have the columns as they are
             false => named(data, columns),
         };
-        FileSink::write_all(self, rows, context).await
+        FileSink::write_all(self, gathered(rows, columns, context)?, context).await
     }
 }
 

@@ -4,24 +4,24 @@
 //! fails, its parts are discarded.
 
 use std::fs::File;
-use std::io::{Read, Seek};
+use std::io::Read;
 use std::path::Path;
 
 use bytes::Bytes;
 use datafusion::error::{DataFusionError, Result};
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
-use tempfile::NamedTempFile;
+use tempfile::TempPath;
 
 use super::write_error::write_error;
 
 /// Bytes of one part of an upload. Stores ask for at least 5 MiB.
 const PART_BYTES: usize = 8 << 20;
 
-/// A temporary file, and the object that it becomes.
+/// A temporary file, which is open while it is written or read, and the object that it becomes.
 #[derive(Debug)]
 pub(super) struct UploadedFile {
     path: object_store::path::Path,
-    staged: NamedTempFile,
+    staged: TempPath,
 }
 
 impl UploadedFile {
@@ -31,17 +31,15 @@ impl UploadedFile {
     /// If there is no temporary file.
     pub(super) fn create(path: object_store::path::Path) -> Result<Self> {
         let staged = tempfile::Builder::new().prefix("grampus-upload-").tempfile();
-        let staged = staged.map_err(|error| write_error(&std::env::temp_dir(), &error))?;
+        let staged = staged
+            .map_err(|error| write_error(&std::env::temp_dir(), &error))?
+            .into_temp_path();
         Ok(Self { path, staged })
     }
 
     /// The file to write to.
-    ///
-    /// # Errors
-    /// If the file cannot be opened again.
-    pub(super) fn file(&self) -> Result<File> {
-        let file = self.staged.reopen();
-        file.map_err(|error| write_error(Path::new(self.path.as_ref()), &error))
+    pub(super) fn place(&self) -> &Path {
+        &self.staged
     }
 
     /// Uploads the file in parts.
@@ -49,9 +47,8 @@ impl UploadedFile {
     /// # Errors
     /// The store's. An object that was there before stays.
     pub(super) async fn upload(&self, store: &dyn ObjectStore) -> Result<()> {
-        let failed_read = |error| read_error(self.staged.path(), &error);
-        let mut file = self.staged.reopen().map_err(failed_read)?;
-        file.rewind().map_err(failed_read)?;
+        let failed_read = |error| read_error(&self.staged, &error);
+        let mut file = File::open(&self.staged).map_err(failed_read)?;
         let first = part(&mut file).map_err(failed_read)?;
         if first.len() < PART_BYTES {
             store.put(&self.path, PutPayload::from(first)).await?;

@@ -6,3 +6,4 @@ mod repartition;
 mod scans;
 mod sorts;
 mod tables;
+mod writes;

@@ -9,6 +9,8 @@
 //! key_ranges     random ranges of keys, for groups by code
 //! times          dates and times for the interpreter
 //! result_check   comparison of a kernel's results with the interpreter's
+//! sanitized_program
+//!                programs with device code, under sanitizers
 //! ```
 #![allow(dead_code)] // each test uses its share
 
@@ -20,6 +22,7 @@ pub(crate) mod lockstep;
 pub(crate) mod partial_pages;
 pub(crate) mod random;
 pub(crate) mod result_check;
+pub(crate) mod sanitized_program;
 mod times;
 pub(crate) mod validity_image;
 

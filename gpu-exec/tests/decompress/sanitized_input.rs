@@ -1,13 +1,14 @@
 //! The decompression kernel's C++ under address and undefined-behaviour sanitizers: chunks in buffers of exactly their
 //! words, outputs in buffers of exactly their bytes. A file hands the chunks and what the peers made of them to it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use grampus_cuda as cuda;
 use grampus_gpu_exec::decompress::{library_translation_unit, translation_unit};
 
 use crate::common::random::Random;
+use crate::common::sanitized_program::{Checks, passes, sanitized};
 use crate::sample_chunks::{Sample, damaged, hand_made, samples};
 
 const HOST_FUNCTIONS: &str = include_str!("../cpp/host_functions.h");
@@ -32,41 +33,6 @@ fn cases(samples: &[Sample]) -> Vec<u8> {
     out
 }
 
-/// Compiles a program with the checks; `None`: there is no compiler, or it has no sanitizers.
-fn compiled(name: &str, text: &str) -> Option<PathBuf> {
-    let (compiler, _) = match cuda::host_compiler() {
-        Ok(found) => found,
-        Err(e) => {
-            grampus_test_support::missing(grampus_test_support::Resource::Compiler, e);
-            return None;
-        }
-    };
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let (source, program) = (folder.join(format!("{name}.cc")), folder.join(name));
-    std::fs::write(&source, text).expect("cargo's folder for temporary files is writable");
-    let out = Command::new(&compiler)
-        .args(["-std=c++17", "-O1", "-g", "-w", "-fsanitize=address,undefined"])
-        .args(["-fno-sanitize-recover=all", "-o"])
-        .arg(&program)
-        .arg(&source)
-        .output()
-        .expect("the compiler starts");
-    if !out.status.success() {
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert!(said.contains("asan") || said.contains("ubsan"), "{said}");
-        grampus_test_support::missing(grampus_test_support::Resource::Sanitizers, compiler);
-        return None;
-    }
-    Some(program)
-}
-
-fn passes(name: &str, program: &mut Command) {
-    let out = program.output().expect("starts");
-    let said = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{said}");
-    println!("{name}: {said}");
-}
-
 /// Runs the device code over chunks. `mutations`: how often each chunk is changed further, which must not matter to
 /// memory.
 fn run(name: &str, (before, after): (&str, &str), samples: &[Sample], mutations: u32) {
@@ -75,7 +41,9 @@ fn run(name: &str, (before, after): (&str, &str), samples: &[Sample], mutations:
         translation_unit(),
         include_str!("../cpp/decompress_cases.cc")
     );
-    let Some(program) = compiled(name, &text) else { return };
+    let Some(program) = sanitized(name, &text, Checks::Memory) else {
+        return;
+    };
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.cases"));
     std::fs::write(&file, cases(samples)).expect("writable");
     passes(name, Command::new(program).arg(&file).arg(mutations.to_string()));
@@ -109,6 +77,8 @@ fn chunks_are_read_and_written_in_bounds_by_32_lanes() {
 fn chunks_for_nvcomp_are_read_and_written_in_bounds() {
     let name = "library_cases";
     let text = library_translation_unit() + HOST_FUNCTIONS + include_str!("../cpp/library_cases.cc");
-    let Some(program) = compiled(name, &text) else { return };
+    let Some(program) = sanitized(name, &text, Checks::Memory) else {
+        return;
+    };
     passes(name, Command::new(program).arg("200000"));
 }

@@ -44,4 +44,10 @@ impl BloomFilters {
             bloom_filter: std::mem::take(&mut self.finished),
         }
     }
+
+    /// Bytes held in memory.
+    pub(super) fn memory_size(&self) -> usize {
+        // All filters are of one size.
+        size_of_val(self.empty.words()) * (2 + self.finished.len())
+    }
 }

@@ -8,7 +8,7 @@ use arrow::datatypes::DataType;
 use super::bloom::BloomFilters;
 use super::byte_rle::{Bits, ByteEncoder};
 use super::statistics::Statistics;
-use super::stream::{OutStream, Storage};
+use super::stream::{OutStream, Storage, capacity_bytes};
 use super::types::Node;
 use super::values::Values;
 use super::writer_properties::WriterProperties;
@@ -34,9 +34,6 @@ pub(super) struct Column {
     group: Statistics,
     groups: Vec<Statistics>,
     bloom: Option<BloomFilters>,
-    /// Statistics of the file's finished stripes.
-    pub(super) file: Statistics,
-    pub(super) file_bytes: u64,
 }
 
 /// Whether the values of a kind lie one behind the other in streams of their own.
@@ -114,12 +111,10 @@ impl Column {
             present_stream: ByteEncoder::new(OutStream::new(storage)),
             group_starts: Vec::new(),
             positions: Vec::new(),
-            file: group.empty(),
             group,
             groups: Vec::new(),
             bloom: top_level(&options.bloom_filter_columns)
                 .then(|| BloomFilters::new(options.row_index_stride, options.bloom_filter_fpp_of(&node.name))),
-            file_bytes: 0,
         }
     }
 
@@ -130,12 +125,17 @@ impl Column {
 
     /// Begins a row group: ends every run and records the position of the next value.
     pub(super) fn start_group(&mut self) -> Result<()> {
+        self.start_own_group()?;
+        self.children.iter_mut().try_for_each(Self::start_group)
+    }
+
+    fn start_own_group(&mut self) -> Result<()> {
         self.end_group();
         self.group_starts.push(self.present.len());
         let mut positions = Vec::new();
         self.values.position(&mut positions)?;
         self.positions.push(positions);
-        self.children.iter_mut().try_for_each(Self::start_group)
+        Ok(())
     }
 
     fn end_group(&mut self) {
@@ -167,12 +167,12 @@ impl Column {
         )
     }
 
-    /// Appends rows of the root struct, which has no nulls.
-    pub(super) fn write_root(&mut self, rows: usize, columns: &[ArrayRef]) -> Result<()> {
-        self.write_present(rows, None);
-        for (child, array) in self.children.iter_mut().zip(columns) {
-            child.write(array)?;
+    /// Appends rows of the root struct, which has no nulls; the children are written for themselves.
+    pub(super) fn write_root(&mut self, rows: usize, starts_group: bool) -> Result<()> {
+        if starts_group {
+            self.start_own_group()?;
         }
+        self.write_present(rows, None);
         Ok(())
     }
 
@@ -187,6 +187,12 @@ impl Column {
 
     /// Encodes everything that waited for the end of the stripe; afterwards [`streams`](Self::streams) are complete.
     pub(super) fn finish(&mut self) -> Result<()> {
+        self.finish_root()?;
+        self.children.iter_mut().try_for_each(Self::finish)
+    }
+
+    /// As [`finish`](Self::finish), without the children.
+    pub(super) fn finish_root(&mut self) -> Result<()> {
         self.end_group();
         let has_nulls = !self.present.all_true();
         let mut present = vec![Vec::new(); self.group_starts.len()];
@@ -199,7 +205,7 @@ impl Column {
             present.extend(own);
         }
         self.positions = present;
-        self.children.iter_mut().try_for_each(Self::finish)
+        Ok(())
     }
 
     /// The stripe's streams of this column and its children, without the index.
@@ -269,28 +275,45 @@ impl Column {
         self.bloom.as_mut().map(BloomFilters::take)
     }
 
-    /// The statistics of the stripe, which are also merged into the file's. `bytes` is the size of the column's streams
-    /// on disk.
-    pub(super) fn end_stripe(&mut self, bytes: u64) -> proto::ColumnStatistics {
+    /// Statistics of no rows.
+    pub(super) fn no_statistics(&self) -> Statistics {
+        self.group.empty()
+    }
+
+    /// Ends the stripe. Returns its statistics.
+    pub(super) fn end_stripe(&mut self) -> Statistics {
         let mut stripe = self.group.empty();
         self.groups.iter().for_each(|group| stripe.merge(group));
-        self.file.merge(&stripe);
-        self.file_bytes += bytes;
         self.present.clear();
         self.present_stream.stream.clear();
         self.values.clear();
         self.group_starts.clear();
         self.positions.clear();
         self.groups.clear();
-        proto::ColumnStatistics {
-            bytes_on_disk: Some(bytes),
-            ..stripe.to_proto()
-        }
+        stripe
     }
 
-    /// Bytes held in memory, about.
+    /// Bytes of the stripe, about.
     pub(super) fn buffered_bytes(&self) -> usize {
         let children: usize = self.children.iter().map(Self::buffered_bytes).sum();
         self.present.buffered_bytes() + self.values.buffered_bytes() + children
+    }
+
+    /// Bytes held in memory, with those that wait to be used again.
+    pub(super) fn memory_size(&self) -> usize {
+        let positions: usize = self.positions.iter().map(capacity_bytes).sum();
+        let bounds: usize = self.groups.iter().map(Statistics::heap_bytes).sum();
+        let children: usize = self.children.iter().map(Self::memory_size).sum();
+        size_of::<Self>()
+            + self.present.buffered_bytes()
+            + self.present_stream.memory_size()
+            + self.values.memory_size()
+            + self.bloom.as_ref().map_or(0, BloomFilters::memory_size)
+            + capacity_bytes(&self.group_starts)
+            + capacity_bytes(&self.positions)
+            + positions
+            + capacity_bytes(&self.groups)
+            + bounds
+            + children
     }
 }

@@ -7,7 +7,7 @@ use arrow::datatypes::{DataType, Decimal128Type};
 use super::arrow_input::gather;
 use super::rle_v2::IntEncoder;
 use super::statistics::{Statistics, Typed, bounds_of, widen};
-use super::stream::{OutStream, Storage};
+use super::stream::{OutStream, Storage, capacity_bytes};
 use super::types::Node;
 use crate::bloom::BloomFilter;
 use crate::error::{LayoutError, Result};
@@ -117,6 +117,11 @@ impl DecimalValues {
 
     pub(super) fn buffered_bytes(&self) -> usize {
         self.data.buffered_bytes() + self.scales.buffered_bytes()
+    }
+
+    pub(super) fn memory_size(&self) -> usize {
+        let scratch = capacity_bytes(&self.raw) + self.scratch.capacity() + capacity_bytes(&self.scale_scratch);
+        self.data.memory_size() + self.scales.memory_size() + scratch
     }
 }
 

@@ -4,6 +4,8 @@
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
 
+use super::stream::capacity_bytes;
+
 /// A growing dictionary.
 #[derive(Debug, Default)]
 pub(super) struct Dictionary {
@@ -95,9 +97,14 @@ impl Dictionary {
         self.values.clear();
     }
 
-    /// Bytes held in memory, about.
+    /// Bytes of the stripe, about.
     pub(super) fn buffered_bytes(&self) -> usize {
         self.bytes.len() + self.ends.len() * 16 + self.values.len() * size_of::<u32>()
+    }
+
+    /// Bytes held in memory, with those that wait to be used again.
+    pub(super) fn memory_size(&self) -> usize {
+        self.table.allocation_size() + self.bytes.capacity() + capacity_bytes(&self.ends) + capacity_bytes(&self.values)
     }
 }
 

@@ -2,8 +2,8 @@
 //! index has positions and statistics, and columns that queries fetch by value are raw chunks.
 //!
 //! ```text
-//! RecordBatch ─► types (schema) ─► column (nulls, statistics, positions)
-//!   ─► values (by type): strings with dictionary, timestamp, decimal, nested; arrow_input (without nulls)
+//! RecordBatch ─► types (schema) ─► portions (threads) ─► column (nulls, statistics, positions)
+//!   ─► values (by type): strings (dictionary, byte_sequences), timestamp, decimal, nested; arrow_input (no nulls)
 //!   ─► encodings: rle_v2, byte_rle, run_encoder, bits
 //!   ─► stream (chunks) ─► stripe (order, padding) ─► tail
 //!
@@ -20,6 +20,7 @@ mod arrow_input;
 mod bits;
 mod bloom;
 mod byte_rle;
+mod byte_sequences;
 mod column;
 mod column_checks;
 mod column_properties;
@@ -27,6 +28,7 @@ mod decimal;
 mod dictionary;
 mod double_statistics;
 mod nested;
+mod portions;
 mod rle_v2;
 mod run_encoder;
 mod statistics;
@@ -42,7 +44,7 @@ mod types;
 mod values;
 mod writer_properties;
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
@@ -52,16 +54,20 @@ use bytes::Bytes;
 use self::column::Column;
 use self::column_checks::check_columns;
 pub use self::column_properties::ColumnProperties;
+pub use self::portions::EncodingThreads;
+use self::portions::{Portion, Portions};
 pub use self::stored_types::{stored_schema, to_stored};
 use self::stream::Storage;
-use self::tail::{FileContents, MAGIC};
+use self::tail::{ColumnContents, FileContents, MAGIC};
 pub use self::writer_properties::{CHUNK_ALIGNMENT_BYTES, WriterProperties, WriterPropertiesBuilder};
 use crate::error::{LayoutError, Result};
-use crate::proto;
 use crate::tail::{FileTail, TailParse};
 
 /// Rows taken at a time if there is no row index.
 const PORTION_ROWS: usize = 10_000;
+
+/// Bytes of a stripe that are written at once. Larger pieces are written as they are.
+const SINK_BUFFER_BYTES: usize = 64 << 10;
 
 /// Writes one ORC file. Nothing is valid before
 /// [`finish`](Self::finish), [`close`](Self::close) or [`into_inner`](Self::into_inner) has returned.
@@ -71,8 +77,10 @@ pub struct ArrowWriter<W: Write> {
     schema: SchemaRef,
     options: WriterProperties,
     storage: Storage,
-    root: Column,
-    types: Vec<proto::Type>,
+    /// The columns, if a stripe has begun or its memory waits for the next one.
+    root: Option<Column>,
+    portions: Portions,
+    threads: Option<Arc<dyn EncodingThreads>>,
     contents: FileContents,
     /// Rows of the stripe being collected.
     stripe_rows: usize,
@@ -105,7 +113,7 @@ impl<W: Write> ArrowWriter<W> {
     pub fn try_new(mut sink: W, schema: SchemaRef, properties: Option<WriterProperties>) -> Result<Self> {
         let options = properties.unwrap_or_default();
         options.check(&schema)?;
-        let (node, types) = types::root(&schema, &options)?;
+        let (node, _) = types::root(&schema, &options)?;
         check_columns(&options, &node)?;
         let storage = match options.codec {
             None => Storage::Raw,
@@ -127,25 +135,40 @@ impl<W: Write> ArrowWriter<W> {
                 field.data_type()
             )));
         }
-        sink.write_all(MAGIC.as_bytes()).map_err(sink_error)?;
+        let mut contents = Vec::new();
+        root.for_each(&mut |column| {
+            contents.push(ColumnContents {
+                statistics: column.no_statistics(),
+                bytes: 0,
+            });
+        });
+        let begun = sink.write_all(MAGIC.as_bytes()).and_then(|()| sink.flush());
+        begun.map_err(sink_error)?;
         Ok(Self {
             sink,
             schema,
+            portions: Portions::new(options.stripe_size_bytes),
             options,
             storage,
-            root,
-            types,
-            contents: FileContents {
-                length: MAGIC.len() as u64,
-                ..Default::default()
-            },
+            contents: FileContents::new(contents),
+            root: Some(root),
+            threads: None,
             stripe_rows: 0,
             group_rows: 0,
             progress: FileProgress::Open,
         })
     }
 
-    /// Appends rows; may write finished stripes.
+    /// The same with threads, on which the columns of a stripe are encoded side by side. The file has the same bytes.
+    pub fn with_threads(self, threads: Arc<dyn EncodingThreads>) -> Self {
+        Self {
+            threads: Some(threads),
+            ..self
+        }
+    }
+
+    /// Appends rows; may write finished stripes. With threads, rows can wait: an error about a value may come from a
+    /// later call.
     ///
     /// # Errors
     /// `Write` when the batch's schema differs or a value cannot be stored; `Sink` when the sink fails (disk full).
@@ -161,7 +184,7 @@ impl<W: Write> ArrowWriter<W> {
         Ok(())
     }
 
-    /// Ends the stripe that is being collected and writes it to the sink.
+    /// Ends the stripe that is being collected, writes it to the sink, and frees the memory that it had.
     ///
     /// # Errors
     /// `Sink` when the sink fails; `Write` if an earlier write failed, or the file is finished.
@@ -169,6 +192,8 @@ impl<W: Write> ArrowWriter<W> {
         self.check_open()?;
         self.progress = FileProgress::Failed;
         self.end_stripe()?;
+        self.root = None;
+        self.contents.shrink();
         self.sink.flush().map_err(sink_error)?;
         self.progress = FileProgress::Open;
         Ok(())
@@ -217,23 +242,22 @@ impl<W: Write> ArrowWriter<W> {
 
     /// Bytes of the stripe being collected, about.
     pub fn in_progress_size(&self) -> usize {
-        self.root.buffered_bytes()
+        self.root.as_ref().map_or(0, Column::buffered_bytes) + self.portions.buffered_bytes()
+    }
+
+    /// Bytes held in memory, about: the stripe being collected, buffers for the next one, and what the tail will say of
+    /// finished stripes. [`flush`](Self::flush) leaves the last part alone.
+    pub fn memory_size(&self) -> usize {
+        let columns = self.root.as_ref().map_or(0, Column::memory_size);
+        size_of::<Self>() + columns + self.portions.buffered_bytes() + self.contents.memory_size()
     }
 
     fn write_tail(&mut self) -> Result<Bytes> {
         self.check_open()?;
         self.progress = FileProgress::Failed;
         self.end_stripe()?;
-        let mut statistics = Vec::with_capacity(self.types.len());
-        self.root.for_each(&mut |column| {
-            statistics.push(proto::ColumnStatistics {
-                bytes_on_disk: Some(column.file_bytes),
-                ..column.file.to_proto()
-            });
-        });
-        let (contents, types) = (std::mem::take(&mut self.contents), std::mem::take(&mut self.types));
-        (self.contents.rows, self.contents.length) = (contents.rows, contents.length);
-        let tail = Bytes::from(tail::encode(&self.options, self.storage, contents, types, statistics)?);
+        let (_, types) = types::root(&self.schema, &self.options)?;
+        let tail = Bytes::from(tail::encode(&self.options, self.storage, &self.contents, types)?);
         let written = self.sink.write_all(&tail).and_then(|()| self.sink.flush());
         written.map_err(sink_error)?;
         self.contents.length += tail.len() as u64;
@@ -289,8 +313,8 @@ impl<W: Write> ArrowWriter<W> {
             0 => usize::MAX,
             stride => stride as usize,
         };
-        if self.stripe_rows == 0 || self.group_rows == group {
-            self.root.start_group()?;
+        let starts_group = self.stripe_rows == 0 || self.group_rows == group;
+        if starts_group {
             self.group_rows = 0;
         }
         let rows = (batch.num_rows() - from)
@@ -298,15 +322,35 @@ impl<W: Write> ArrowWriter<W> {
             .min(self.options.stripe_rows - self.stripe_rows)
             .min(if group == usize::MAX { PORTION_ROWS } else { usize::MAX });
         let columns: Vec<ArrayRef> = batch.columns().iter().map(|column| column.slice(from, rows)).collect();
-        self.root.write_root(rows, &columns)?;
+        self.portions.push(Portion {
+            starts_group,
+            rows,
+            columns,
+        });
         self.stripe_rows += rows;
         self.group_rows += rows;
-        let full = self.stripe_rows >= self.options.stripe_rows
-            || self.root.buffered_bytes() >= self.options.stripe_size_bytes;
-        if full {
+        let is_last = self.stripe_rows >= self.options.stripe_rows;
+        let is_due = self.portions.take_due();
+        if is_last || is_due || self.threads.as_ref().is_none_or(|threads| threads.count() < 2) {
+            self.encode()?;
+        }
+        let is_large = || self.root.as_ref().map_or(0, Column::buffered_bytes) >= self.options.stripe_size_bytes;
+        if is_last || is_due && is_large() {
             self.end_stripe()?;
         }
         Ok(rows)
+    }
+
+    /// Encodes the rows that wait.
+    fn encode(&mut self) -> Result<()> {
+        if self.root.is_none() {
+            let (node, _) = types::root(&self.schema, &self.options)?;
+            self.root = Some(Column::new(&node, &self.options, self.storage));
+        }
+        match &mut self.root {
+            Some(root) => self.portions.encode(root, self.threads.as_deref()),
+            None => Ok(()),
+        }
     }
 
     /// Encodes the rest of the stripe and writes it to the sink.
@@ -314,38 +358,38 @@ impl<W: Write> ArrowWriter<W> {
         if self.stripe_rows == 0 {
             return Ok(());
         }
-        self.root.finish()?;
-        let index = match self.options.row_index_stride {
-            0 => Vec::new(),
-            _ => stripe::index_streams(&mut self.root, self.storage)?,
+        let threads = self.threads.clone();
+        let (storage, alignment, offset) = (self.storage, self.options.alignment_bytes, self.contents.length);
+        let (has_index, stripe_rows) = (self.options.row_index_stride > 0, self.stripe_rows);
+        self.encode()?;
+        let Some(root) = &mut self.root else { return Ok(()) };
+        portions::finish(root, threads.as_deref())?;
+        let index = match has_index {
+            false => Vec::new(),
+            true => stripe::index_streams(root, storage)?,
         };
-        let mut encodings = Vec::with_capacity(self.types.len());
-        self.root.for_each(&mut |column| encodings.push(column.encoding()));
+        let mut encodings = Vec::new();
+        root.for_each(&mut |column| encodings.push(column.encoding()));
         let mut streams = Vec::new();
-        self.root.streams(self.stripe_rows, &mut streams);
-        let rows = self.stripe_rows as u64;
-        let alignment = self.options.alignment_bytes;
-        let layout = stripe::lay_out(
-            self.contents.length,
-            rows,
-            index,
-            encodings,
-            &mut streams,
-            self.storage,
-            alignment,
-        )?;
-        let written = layout.write_to(&streams, &mut self.sink).map_err(sink_error)?;
+        root.streams(stripe_rows, &mut streams);
+        let rows = stripe_rows as u64;
+        let layout = stripe::lay_out(offset, rows, index, encodings, &mut streams, storage, alignment)?;
+        let mut sink = BufWriter::with_capacity(SINK_BUFFER_BYTES, &mut self.sink);
+        let written = layout.write_to(&streams, &mut sink);
+        let written = written
+            .and_then(|bytes| sink.flush().map(|()| bytes))
+            .map_err(sink_error)?;
+        drop(sink);
 
-        self.contents.length += written;
-        self.contents.rows += rows;
-        self.contents.stripes.push(layout.information);
-        let mut statistics = proto::StripeStatistics::default();
-        self.root.for_each_mut(&mut |column| {
-            statistics
-                .col_stats
-                .push(column.end_stripe(layout.column_bytes[column.id as usize]));
+        let mut contents = Vec::new();
+        root.for_each_mut(&mut |column| {
+            contents.push(ColumnContents {
+                bytes: layout.column_bytes[column.id as usize],
+                statistics: column.end_stripe(),
+            });
         });
-        self.contents.stripe_statistics.push(statistics);
+        self.contents.push(layout.information, written, &contents);
+        self.portions.start_stripe();
         self.stripe_rows = 0;
         self.group_rows = 0;
         Ok(())

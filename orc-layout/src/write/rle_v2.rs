@@ -41,9 +41,7 @@ pub(super) type IntEncoder = RunEncoder<IntRuns>;
 impl IntEncoder {
     /// An encoder of a signed stream, or of one whose values are never negative.
     pub(super) fn new(stream: OutStream, signed: bool) -> Self {
-        let mut encoder = Self::over(stream, IntRuns { signed });
-        encoder.pending.reserve(MAX_RUN);
-        encoder
+        Self::over(stream, IntRuns { signed })
     }
 
     /// Appends values.

@@ -1,7 +1,7 @@
 //! [`RunEncoder`], the common part of the run-length encoders: values that wait until a run is chosen for them, and
 //! positions between runs.
 
-use super::stream::OutStream;
+use super::stream::{OutStream, capacity_bytes};
 use crate::error::Result;
 
 /// A way to write values as runs.
@@ -56,5 +56,10 @@ impl<R: Runs> RunEncoder<R> {
     /// Bytes held in memory, about.
     pub(super) fn buffered_bytes(&self) -> usize {
         self.stream.buffered_bytes() + size_of_val(self.pending.as_slice())
+    }
+
+    /// Bytes held in memory, with those that wait to be used again.
+    pub(super) fn memory_size(&self) -> usize {
+        self.stream.memory_size() + capacity_bytes(&self.pending) + self.scratch.capacity()
     }
 }

@@ -163,6 +163,17 @@ impl Statistics {
         }
     }
 
+    /// Bytes of the bounds' texts.
+    pub(super) fn heap_bytes(&self) -> usize {
+        match &self.typed {
+            Typed::String {
+                bounds: Some((lower, upper)),
+                ..
+            } => lower.text.capacity() + upper.text.capacity(),
+            _ => 0,
+        }
+    }
+
     /// Empty statistics of the same type.
     pub(super) fn empty(&self) -> Self {
         let typed = match &self.typed {

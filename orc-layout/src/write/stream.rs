@@ -112,6 +112,12 @@ impl OutStream {
         self.length as usize + self.pending.len()
     }
 
+    /// Bytes held in memory, with the buffers that wait to be used again.
+    pub(super) fn memory_size(&self) -> usize {
+        let buffers: usize = self.buffers.iter().map(capacity_bytes).sum();
+        buffers + capacity_bytes(&self.buffers) + self.pending.capacity() + self.scratch.capacity()
+    }
+
     /// Storage of the bytes.
     pub(super) fn storage(&self) -> Storage {
         self.storage
@@ -175,6 +181,11 @@ impl OutStream {
             bytes = &bytes[taken..];
         }
     }
+}
+
+/// Bytes that a list has allocated.
+pub(super) fn capacity_bytes<T>(list: &Vec<T>) -> usize {
+    list.capacity() * size_of::<T>()
 }
 
 /// A whole section (footer, metadata, index) in its stored form.

@@ -8,10 +8,11 @@ use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 
 use super::arrow_input::unexpected;
+use super::byte_sequences::ByteSequences;
 use super::dictionary::Dictionary;
 use super::rle_v2::IntEncoder;
 use super::statistics::{Statistics, Typed};
-use super::stream::{OutStream, Storage};
+use super::stream::{OutStream, Storage, capacity_bytes};
 use super::text_limit::TextLimit;
 use crate::bloom::BloomFilter;
 use crate::error::Result;
@@ -23,56 +24,6 @@ const DECIDE_AFTER_VALUES: usize = 100_000;
 
 /// Limit of a dictionary's bytes.
 const MAX_DICTIONARY_BYTES: usize = 32 << 20;
-
-/// Streams of byte sequences: all bytes, and the length of each.
-#[derive(Debug)]
-struct ByteSequences {
-    data: OutStream,
-    lengths: IntEncoder,
-    scratch: Vec<i64>,
-}
-
-impl ByteSequences {
-    fn new(storage: Storage) -> Self {
-        Self {
-            data: OutStream::new(storage),
-            lengths: IntEncoder::new(OutStream::new(storage), false),
-            scratch: Vec::new(),
-        }
-    }
-
-    fn push(&mut self, value: &[u8]) -> Result<()> {
-        self.scratch.push(value.len() as i64);
-        self.data.write(value)
-    }
-
-    /// Passes the collected lengths to their encoder.
-    fn settle(&mut self) -> Result<()> {
-        let result = self.lengths.write(&self.scratch);
-        self.scratch.clear();
-        result
-    }
-
-    fn position(&mut self, positions: &mut Vec<u64>) -> Result<()> {
-        self.data.position(positions);
-        self.lengths.position(positions)
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        self.lengths.flush()?;
-        self.lengths.stream.flush()?;
-        self.data.flush()
-    }
-
-    fn clear(&mut self) {
-        self.data.clear();
-        self.lengths.stream.clear();
-    }
-
-    fn buffered_bytes(&self) -> usize {
-        self.data.buffered_bytes() + self.lengths.buffered_bytes()
-    }
-}
 
 /// Encoders of a binary column.
 #[derive(Debug)]
@@ -134,6 +85,10 @@ impl BinaryValues {
 
     pub(super) fn buffered_bytes(&self) -> usize {
         self.sequences.buffered_bytes()
+    }
+
+    pub(super) fn memory_size(&self) -> usize {
+        self.sequences.memory_size()
     }
 }
 
@@ -447,6 +402,17 @@ impl StringValues {
 
     pub(super) fn buffered_bytes(&self) -> usize {
         self.sequences.buffered_bytes() + self.dictionary.buffered_bytes()
+    }
+
+    /// An Arrow dictionary that rows came with is its caller's.
+    pub(super) fn memory_size(&self) -> usize {
+        let mapped = self.mapped.as_ref().map_or(0, |mapped| capacity_bytes(&mapped.numbers));
+        self.sequences.memory_size()
+            + self.numbers.memory_size()
+            + self.dictionary.memory_size()
+            + capacity_bytes(&self.starts)
+            + self.group.seen.capacity()
+            + mapped
     }
 }
 

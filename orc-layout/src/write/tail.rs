@@ -2,7 +2,8 @@
 
 use prost::Message;
 
-use super::stream::{Storage, encode_section};
+use super::statistics::Statistics;
+use super::stream::{Storage, capacity_bytes, encode_section};
 use super::writer_properties::WriterProperties;
 use crate::codec::Codec;
 use crate::error::{LayoutError, Result};
@@ -20,27 +21,86 @@ const FORMAT_VERSION: [u32; 2] = [0, 12];
 const WRITER_VERSION: u32 = 6;
 
 /// Stripes and statistics for the tail.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct FileContents {
-    pub(super) stripes: Vec<proto::StripeInformation>,
-    pub(super) stripe_statistics: Vec<proto::StripeStatistics>,
+    stripes: Vec<proto::StripeInformation>,
+    /// The statistics of the stripes, as the metadata section has them: many times smaller than the messages.
+    metadata: Vec<u8>,
+    /// What the columns have, in the order of their ids.
+    columns: Vec<ColumnContents>,
     pub(super) rows: u64,
     /// Bytes before the tail.
     pub(super) length: u64,
+}
+
+/// Statistics of a column's values, and the bytes of its streams on disk.
+#[derive(Debug)]
+pub(super) struct ColumnContents {
+    pub(super) statistics: Statistics,
+    pub(super) bytes: u64,
+}
+
+impl ColumnContents {
+    fn to_proto(&self) -> proto::ColumnStatistics {
+        proto::ColumnStatistics {
+            bytes_on_disk: Some(self.bytes),
+            ..self.statistics.to_proto()
+        }
+    }
+}
+
+impl FileContents {
+    /// A file that has the magic bytes alone.
+    pub(super) fn new(columns: Vec<ColumnContents>) -> Self {
+        Self {
+            stripes: Vec::new(),
+            metadata: Vec::new(),
+            columns,
+            rows: 0,
+            length: MAGIC.len() as u64,
+        }
+    }
+
+    /// Adds a stripe of `length` bytes, with padding in front of it.
+    pub(super) fn push(&mut self, information: proto::StripeInformation, length: u64, columns: &[ColumnContents]) {
+        self.rows += information.number_of_rows();
+        self.length += length;
+        self.stripes.push(information);
+        let stripe = proto::StripeStatistics {
+            col_stats: columns.iter().map(ColumnContents::to_proto).collect(),
+        };
+        // The encodings of a list's parts, one behind the other, are the encoding of the list.
+        let metadata = proto::Metadata {
+            stripe_stats: vec![stripe],
+        };
+        self.metadata.extend(metadata.encode_to_vec());
+        for (file, stripe) in self.columns.iter_mut().zip(columns) {
+            file.statistics.merge(&stripe.statistics);
+            file.bytes += stripe.bytes;
+        }
+    }
+
+    /// Frees what waits for more stripes.
+    pub(super) fn shrink(&mut self) {
+        self.stripes.shrink_to_fit();
+        self.metadata.shrink_to_fit();
+    }
+
+    /// Bytes held in memory.
+    pub(super) fn memory_size(&self) -> usize {
+        let bounds: usize = self.columns.iter().map(|column| column.statistics.heap_bytes()).sum();
+        capacity_bytes(&self.stripes) + self.metadata.capacity() + capacity_bytes(&self.columns) + bounds
+    }
 }
 
 /// The bytes of the tail.
 pub(super) fn encode(
     options: &WriterProperties,
     storage: Storage,
-    contents: FileContents,
+    contents: &FileContents,
     types: Vec<proto::Type>,
-    statistics: Vec<proto::ColumnStatistics>,
 ) -> Result<Vec<u8>> {
-    let metadata = proto::Metadata {
-        stripe_stats: contents.stripe_statistics,
-    };
-    let mut out = encode_section(storage, &metadata.encode_to_vec())?;
+    let mut out = encode_section(storage, &contents.metadata)?;
     let metadata_length = out.len() as u64;
     let item = |(name, value): &(String, Vec<u8>)| proto::UserMetadataItem {
         name: Some(name.clone()),
@@ -49,11 +109,11 @@ pub(super) fn encode(
     let footer = proto::Footer {
         header_length: Some(MAGIC.len() as u64),
         content_length: Some(contents.length),
-        stripes: contents.stripes,
+        stripes: contents.stripes.clone(),
         types,
         metadata: options.user_metadata.iter().map(item).collect(),
         number_of_rows: Some(contents.rows),
-        statistics,
+        statistics: contents.columns.iter().map(ColumnContents::to_proto).collect(),
         row_index_stride: Some(options.row_index_stride),
         writer: Some(writer::UNREGISTERED),
         encryption: None,

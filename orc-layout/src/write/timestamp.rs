@@ -10,7 +10,7 @@ use arrow::datatypes::{
 use super::arrow_input::{gather, unexpected};
 use super::rle_v2::IntEncoder;
 use super::statistics::{Statistics, Typed, bounds_of, widen};
-use super::stream::{OutStream, Storage};
+use super::stream::{OutStream, Storage, capacity_bytes};
 use crate::bloom::BloomFilter;
 use crate::error::{LayoutError, Result};
 use crate::proto::stream::Kind;
@@ -144,6 +144,12 @@ impl TimestampValues {
 
     pub(super) fn buffered_bytes(&self) -> usize {
         self.seconds.buffered_bytes() + self.nanos.buffered_bytes()
+    }
+
+    pub(super) fn memory_size(&self) -> usize {
+        let scratch = [&self.raw, &self.second_scratch, &self.nano_scratch];
+        let scratch: usize = scratch.into_iter().map(capacity_bytes).sum();
+        self.seconds.memory_size() + self.nanos.memory_size() + scratch
     }
 }
 

@@ -13,7 +13,7 @@ use super::double_statistics::DoubleStatistics;
 use super::nested;
 use super::rle_v2::IntEncoder;
 use super::statistics::{Statistics, Typed};
-use super::stream::{OutStream, Storage};
+use super::stream::{OutStream, Storage, capacity_bytes};
 use super::strings::{BinaryValues, StringValues};
 use super::text_limit::TextLimit;
 use super::timestamp::TimestampValues;
@@ -288,7 +288,7 @@ impl Values {
         }
     }
 
-    /// Bytes held in memory, about.
+    /// Bytes of the stripe, about.
     pub(super) fn buffered_bytes(&self) -> usize {
         match self {
             Self::Boolean { bits, .. } => bits.buffered_bytes(),
@@ -299,6 +299,24 @@ impl Values {
             Self::Binary(binary) => binary.buffered_bytes(),
             Self::Timestamp(timestamps) => timestamps.buffered_bytes(),
             Self::Decimal(decimals) => decimals.buffered_bytes(),
+            Self::Struct => 0,
+        }
+    }
+
+    /// Bytes held in memory, with those that wait to be used again.
+    pub(super) fn memory_size(&self) -> usize {
+        match self {
+            Self::Boolean { bits, starts, encoder } => {
+                bits.buffered_bytes() + capacity_bytes(starts) + encoder.memory_size()
+            }
+            Self::Byte(encoder) | Self::Union(encoder) => encoder.memory_size(),
+            Self::Integer { encoder, scratch, .. } => encoder.memory_size() + capacity_bytes(scratch),
+            Self::List(encoder) => encoder.memory_size(),
+            Self::Float { stream, scratch, .. } => stream.memory_size() + scratch.capacity(),
+            Self::String(strings) => size_of::<StringValues>() + strings.memory_size(),
+            Self::Binary(binary) => binary.memory_size(),
+            Self::Timestamp(timestamps) => timestamps.memory_size(),
+            Self::Decimal(decimals) => decimals.memory_size(),
             Self::Struct => 0,
         }
     }

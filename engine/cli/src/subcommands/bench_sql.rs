@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use arrow::json::writer::LineDelimited;
 use datafusion::error::DataFusionError;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
@@ -36,8 +38,11 @@ struct Measured {
     runs_ms: Vec<f64>,
     /// Median of `runs_ms`.
     median_ms: f64,
-    /// The rows by column name, equal in all runs.
-    rows: Rows,
+    /// The names of the answer's columns, in its order. Repeated names have numbers.
+    columns: Vec<String>,
+    /// The first run's rows as JSON objects, in the order of the answer. All runs had equal rows.
+    #[serde(skip)]
+    rows: Vec<String>,
     needed_bytes: u64,
     moved_bytes: u64,
     rows_passed: u64,
@@ -54,18 +59,18 @@ struct Measured {
     plans: Vec<Vec<String>>,
 }
 
-/// All measurements with their settings: the JSON object.
+/// The program and its settings. The JSON object has the statements too.
 #[derive(Debug, Serialize)]
-struct Measurements<'a> {
+struct Setup<'a> {
     version: &'static str,
     tables: &'a [String],
     settings: Vec<String>,
-    statements: Vec<Measured>,
 }
 
 /// The answer of one run.
 struct Run {
     time: Duration,
+    schema: SchemaRef,
     batches: Vec<RecordBatch>,
     io: ScanIo,
     disk_bytes: Option<u64>,
@@ -94,14 +99,13 @@ pub(crate) fn run(arguments: &BenchSqlArgs) -> Result<(), ExitError> {
             ));
             measured.push(one);
         }
-        let report = Measurements {
+        let setup = Setup {
             version: env!("CARGO_PKG_VERSION"),
             tables: &arguments.tables,
             settings: arguments.resources.settings.iter().map(Setting::to_string).collect(),
-            statements: measured,
         };
         match &arguments.json {
-            Some(path) => write_json(path, &report),
+            Some(path) => write_json(path, &setup, &measured),
             None => Ok(()),
         }
     })
@@ -154,15 +158,16 @@ fn measure(
         answered.map_err(|error| explain_alone(&error))
     };
     let first = run()?;
-    let rows = rows_of(&first.batches)?;
+    let comparable = comparable_rows(&first.batches)?;
     let lines = |plan: &str| plan.lines().map(str::to_owned).collect();
+    let (columns, rows) = (names(&first.schema), shown_rows(&first.batches)?);
     let (first_io, first_disk_bytes, first_plan) = (first.io, first.disk_bytes, lines(&first.plan));
     let mut last = None;
     let mut plans = Vec::with_capacity(runs);
     let mut runs_ms = Vec::with_capacity(runs);
     for _ in 0..runs {
         let again = run()?;
-        if !agree(&rows_of(&again.batches)?, &rows) {
+        if !agree(&comparable_rows(&again.batches)?, &comparable) {
             let report = ErrorReport::new(format!("{name}: two runs gave different answers"));
             return Err(report
                 .hint("floats were compared within 1e-9; sums that cancel out differ by more: use one partition (-p 1)")
@@ -179,6 +184,7 @@ fn measure(
         median_ms: median(&runs_ms).unwrap_or(first_ms),
         first_ms,
         runs_ms,
+        columns,
         rows,
         needed_bytes: last.io.needed_bytes,
         moved_bytes: last.io.moved_bytes,
@@ -201,6 +207,7 @@ async fn answer(context: SessionContext, sql: String) -> Result<Run, DataFusionE
     let shown = datafusion::physical_plan::display::DisplayableExecutionPlan::with_metrics(plan.as_ref());
     Ok(Run {
         time,
+        schema: plan.schema(),
         batches,
         io: scan_io(&plan),
         disk_bytes: disk_reads::bytes_since(disk_before),
@@ -208,7 +215,31 @@ async fn answer(context: SessionContext, sql: String) -> Result<Run, DataFusionE
     })
 }
 
-/// Rows as JSON objects.
+/// The names of an answer's columns, each once.
+fn names(schema: &SchemaRef) -> Vec<String> {
+    let unique = unique(schema);
+    unique.fields().iter().map(|field| field.name().clone()).collect()
+}
+
+/// The rows of an answer as JSON objects, with NULLs, in its order. NaN and infinities are `null` in JSON.
+fn shown_rows(batches: &[RecordBatch]) -> Result<Vec<String>, ExitError> {
+    let mut writer = arrow::json::WriterBuilder::new()
+        .with_explicit_nulls(true)
+        .build::<_, LineDelimited>(Vec::new());
+    for batch in batches {
+        let named = with_names(batch, &unique(&batch.schema())).map_err(not_json)?;
+        writer.write(&named).map_err(not_json)?;
+    }
+    writer.finish().map_err(not_json)?;
+    let text = String::from_utf8_lossy(&writer.into_inner()).into_owned();
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+fn not_json(error: impl std::fmt::Display) -> ErrorReport {
+    ErrorReport::new(format!("a result that JSON cannot hold: {error}"))
+}
+
+/// Rows as JSON objects, for comparison alone.
 type Rows = Vec<serde_json::Map<String, serde_json::Value>>;
 
 /// Whether rows are equal, with floats within 1e-9 of each other. Sums depend on the order of the partitions.
@@ -225,21 +256,10 @@ fn agree(some: &Rows, others: &Rows) -> bool {
 }
 
 /// The rows of an answer, sorted. Floats keep twelve digits, so that sums in another order sort equally.
-fn rows_of(batches: &[RecordBatch]) -> Result<Rows, ExitError> {
-    let mut rows = Vec::new();
-    for batch in batches {
-        let wrong = |error| ErrorReport::new(format!("a result that JSON cannot hold: {error}"));
-        let batch = &with_names(batch, &unique(&batch.schema())).map_err(wrong)?;
-        let mut writer = arrow::json::ArrayWriter::new(Vec::new());
-        let written = writer.write(batch).and_then(|()| writer.finish());
-        written.map_err(|error| ErrorReport::new(format!("a result that JSON cannot hold: {error}")))?;
-        let read: Vec<serde_json::Map<String, serde_json::Value>> = match writer.into_inner() {
-            bytes if bytes.is_empty() => Vec::new(),
-            bytes => serde_json::from_slice(&bytes)
-                .map_err(|error| ErrorReport::new(format!("a result that JSON cannot hold: {error}")))?,
-        };
-        rows.extend(read);
-    }
+fn comparable_rows(batches: &[RecordBatch]) -> Result<Rows, ExitError> {
+    let rows = shown_rows(batches)?;
+    let rows = rows.iter().map(|row| serde_json::from_str(row).map_err(not_json));
+    let mut rows = rows.collect::<Result<Rows, _>>()?;
     for value in rows.iter_mut().flat_map(|row| row.values_mut()) {
         if let Some(float) = value.as_f64().filter(|_| value.is_f64()) {
             *value = serde_json::json!(format!("{float:.11e}").parse::<f64>().unwrap_or(float));
@@ -268,8 +288,13 @@ fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-fn write_json(path: &Path, report: &Measurements<'_>) -> Result<(), ExitError> {
-    let mut text = serde_json::to_string_pretty(report).map_err(|error| ErrorReport::new(error.to_string()))?;
+fn write_json(path: &Path, setup: &Setup<'_>, measured: &[Measured]) -> Result<(), ExitError> {
+    let mut statements = Vec::with_capacity(measured.len());
+    for one in measured {
+        // A float that was read and written again would not be the same: rows stay text.
+        statements.push(with_list(&pretty(one)?, "rows", &one.rows));
+    }
+    let mut text = with_list(&pretty(setup)?, "statements", &statements);
     text.push('\n');
     if path.as_os_str() == "-" {
         use std::io::Write;
@@ -278,6 +303,16 @@ fn write_json(path: &Path, report: &Measurements<'_>) -> Result<(), ExitError> {
             .map_err(|error| ExitError::output(&error));
     }
     write_file(path, &text)
+}
+
+fn pretty(object: &impl Serialize) -> Result<String, ExitError> {
+    Ok(serde_json::to_string_pretty(object).map_err(|error| ErrorReport::new(error.to_string()))?)
+}
+
+/// The JSON object with one more member, a list of JSON values.
+fn with_list(object: &str, name: &str, values: &[String]) -> String {
+    let open = object.strip_suffix('}').unwrap_or(object).trim_end();
+    format!("{open},\n  \"{name}\": [\n{}\n  ]\n}}", values.join(",\n"))
 }
 
 #[cfg(test)]

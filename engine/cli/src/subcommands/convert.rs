@@ -1,5 +1,9 @@
 //! `grampus convert`: turns Parquet, CSV and ORC files into ORC files laid out for on-demand reading.
 
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+use grampus::ScopedThreads;
 use grampus_tools::convert::{ConvertOptions, ConvertReport, CsvOptions, convert};
 
 use super::file_job::{self, RowProgress};
@@ -32,6 +36,9 @@ pub(crate) fn run(arguments: &ConvertArgs) -> Result<(), ExitError> {
             null_text: arguments.csv_null.clone(),
             ..CsvOptions::default()
         },
+        threads: Some(Arc::new(ScopedThreads::new(
+            available_parallelism().map_or(1, usize::from),
+        ))),
     };
     file_job::run(layout.quiet, &arguments.out, |watch| {
         let ConvertReport { files, rows, bytes, .. } = convert_watched(&options, !layout.quiet, watch)?;

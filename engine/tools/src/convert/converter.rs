@@ -1,9 +1,12 @@
-//! [`convert`]: all inputs, one thread per core, each input into files of its own.
+//! [`convert`]: all inputs side by side, each into files of its own.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use grampus_orc_layout::write::EncodingThreads;
 
 use super::conversion::Conversion;
 use super::input_files;
@@ -13,7 +16,8 @@ use crate::atomic_output::StagedFolder;
 use crate::error::ToolError;
 use crate::own_files::OWN_FILES;
 
-/// Converts all inputs, one thread per core. The written bytes do not depend on the number of cores.
+/// Converts all inputs, on one thread per core, and on more for their columns if there are
+/// [`ConvertOptions::threads`]. The written bytes do not depend on the number of threads.
 ///
 /// The outputs appear together, after the last of them is written, synced and verified. With an error, or if the
 /// process is killed, the place of the outputs stays as it was.
@@ -39,6 +43,10 @@ pub fn convert(
     let files = input_files::find(options)?;
     let to_file = options.out.extension().is_some_and(|e| e.eq_ignore_ascii_case("orc")) && !options.out.is_dir();
     check(options, &files, to_file)?;
+    let options = &ConvertOptions {
+        threads: options.threads.clone().map(|threads| Share::of(threads, files.len())),
+        ..options.clone()
+    };
     let output = Output::create(options, to_file)?;
     let has_failed = AtomicBool::new(false);
     let progress = |rows| match has_failed.load(Ordering::Relaxed) {
@@ -126,6 +134,30 @@ fn on_all_cores<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) ->
     });
     results.sort_unstable_by_key(|(at, _)| *at);
     results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// The threads of one of several inputs.
+#[derive(Debug)]
+struct Share {
+    threads: Arc<dyn EncodingThreads>,
+    inputs: usize,
+}
+
+impl Share {
+    fn of(threads: Arc<dyn EncodingThreads>, inputs: usize) -> Arc<dyn EncodingThreads> {
+        let inputs = inputs.max(1);
+        Arc::new(Self { threads, inputs })
+    }
+}
+
+impl EncodingThreads for Share {
+    fn count(&self) -> usize {
+        (self.threads.count() / self.inputs).max(1)
+    }
+
+    fn run(&self, count: usize, work: &(dyn Fn() + Sync)) {
+        self.threads.run(count, work);
+    }
 }
 
 /// All reports as one, or the first error. `Cancelled` gives way to any other error: one input's failure cancels the

@@ -1,8 +1,10 @@
 //! [`ConvertOptions`] and [`ConvertReport`]: the inputs, the layout and the outputs of a conversion.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use grampus_orc_layout::codec::Codec;
+use grampus_orc_layout::write::EncodingThreads;
 
 /// Form of CSV files.
 #[derive(Debug, Clone)]
@@ -60,6 +62,8 @@ pub struct ConvertOptions {
     pub verify: bool,
     /// Form of CSV files.
     pub csv: CsvOptions,
+    /// Threads that encode columns side by side, divided over the inputs; `None`: each input has one thread.
+    pub threads: Option<Arc<dyn EncodingThreads>>,
 }
 
 /// The files that a conversion wrote.

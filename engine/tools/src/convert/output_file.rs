@@ -2,6 +2,7 @@
 //! folder publishes it.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -31,6 +32,10 @@ impl OutputFile {
     ) -> Result<Self, ToolError> {
         let pending = PendingFile::create(target, staged)?;
         let writer = ArrowWriter::try_new(pending.writer()?, schema.clone(), Some(writer_options(options)))?;
+        let writer = match &options.threads {
+            Some(threads) => writer.with_threads(Arc::clone(threads)),
+            None => writer,
+        };
         let fingerprints = match options.verify {
             true => Some(Fingerprints::new(schema).map_err(ToolError::Options)?),
             false => None,
@@ -111,7 +116,6 @@ fn differs(path: &Path, reason: String) -> ToolError {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::sync::Arc;
 
     use arrow::array::{ArrayRef, Int64Array};
 
