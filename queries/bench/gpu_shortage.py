@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Queries on a GPU whose memory is short: many first touches at once, little memory beside the cache, another process.
 
-    queries/bench/gpu_shortage.py FOLDER [--rows 400000000] [--json out.json] [SECTION ...]
+    queries/bench/gpu_shortage.py FOLDER [--rows 400000000] [--json out.json] [--only SECTION ...]
 
-The package `grampus`, numpy and pyarrow are needed. FOLDER gets the tables, uncompressed and zstd, unless they are
-there. Every answer is compared with numpy's. Sections:
+The package `grampus`, numpy and pyarrow are needed. FOLDER gets the tables, uncompressed and of a quarter of the rows
+with zstd, unless they are there. Every answer is compared with numpy's. Sections:
 
 - `crowd`: 12 GROUP BYs with many groups at once in one process, each the first one over its columns;
 - `crowd-zstd`: the same over zstd files, decompressed by nvCOMP where GRAMPUS_NVCOMP names it;
@@ -37,6 +37,8 @@ COLUMNS = [f"c{number:02}" for number in range(12)]
 SECTIONS = ["crowd", "crowd-zstd", "crowd-6gb", "neighbour"]
 QUERIES = 12
 HELD_BYTES = 100 << 30
+# Of metrics as DataFusion shows them.
+UNITS = {"": 1, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
 
 
 def write_file(folder, codec, file, rows):
@@ -54,16 +56,17 @@ def write_file(folder, codec, file, rows):
 
 
 def table(folder, codec, rows):
-    """The folder of a table, and the sums of its columns."""
+    """The files of a table, its rows, and the sums of its columns."""
+    rows //= FILES if codec == "uncompressed" else 4 * FILES
     folder = pathlib.Path(folder, codec)
     known = folder / "sums.json"
     if not known.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        with concurrent.futures.ProcessPoolExecutor(FILES) as pool:
-            made = [pool.submit(write_file, folder, codec, file, rows // FILES) for file in range(FILES)]
+        with concurrent.futures.ProcessPoolExecutor(FILES // 2) as pool:
+            made = [pool.submit(write_file, folder, codec, file, rows) for file in range(FILES)]
             sums = [one.result() for one in made]
         known.write_text(json.dumps({column: sum(one[column] for one in sums) for column in COLUMNS}))
-    return str(folder / "*.orc"), json.loads(known.read_text())
+    return str(folder / "*.orc"), rows * FILES, json.loads(known.read_text())
 
 
 def first_gpu():
@@ -104,7 +107,7 @@ def crowd(codec, arguments, settings):
     """12 queries at once in one process. Seconds of each, and what went wrong."""
     import grampus
 
-    orc, sums = table(arguments.folder, codec, arguments.rows)
+    orc, rows, sums = table(arguments.folder, codec, arguments.rows)
     connection = grampus.connect(device="gpu", settings=settings)
     query = "SELECT sum(n), sum(s) FROM (SELECT k, count(*) AS n, sum({column}) AS s FROM trips GROUP BY k)"
 
@@ -117,7 +120,6 @@ def crowd(codec, arguments, settings):
         except grampus.Error as error:
             return time.monotonic() - began, f"{column}: {error}"
         seconds = time.monotonic() - began
-        rows = arguments.rows // FILES * FILES
         wrong = count != rows or abs(total - sums[column]) > 1e-9 * sums[column]
         return seconds, f"{column}: {count} rows, {total}, not {rows}, {sums[column]}" if wrong else None
 
@@ -130,7 +132,7 @@ def beside_neighbour(arguments):
     """Queries beside a process that takes memory: bytes that are resident before and after, and what went wrong."""
     import grampus
 
-    orc, sums = table(arguments.folder, "uncompressed", arguments.rows)
+    orc, _, sums = table(arguments.folder, "uncompressed", arguments.rows)
     connection = grampus.connect(device="gpu")
     connection.register("trips", connection.read_orc(orc))
     failed = []
@@ -150,7 +152,8 @@ def beside_neighbour(arguments):
             ask(column)
         for column in COLUMNS:
             plan = connection.sql(f"EXPLAIN ANALYZE SELECT sum({column}) FROM trips WHERE k >= 0").fetchall()
-            total += sum(int(n) for n in re.findall(r"resident_bytes=(\d+)", str(plan)))
+            shown = re.findall(r"resident_bytes=([\d.]+) ?([KMGBT]?)", str(plan))
+            total += sum(float(number) * UNITS[unit] for number, unit in shown)
         return total
 
     before = resident_bytes()
@@ -161,14 +164,17 @@ def beside_neighbour(arguments):
             list(pool.map(ask, COLUMNS))
             asked += len(COLUMNS)
     said = other.stdout.read().splitlines()
-    return {"asked": asked, "neighbour": said, "before": before, "after": resident_bytes(), "failed": failed}
+    return {
+        "asked": asked, "neighbour": said, "resident_before": before, "resident_after": resident_bytes(),
+        "failed": failed,
+    }
 
 
 def run(section, arguments):
     if section == "neighbour":
         found = beside_neighbour(arguments)
-        if found["after"] < found["before"]:
-            found["failed"].append(f"{found['after']} bytes are resident afterwards, {found['before']} before")
+        if found["resident_after"] < found["resident_before"]:
+            found["failed"].append(f"{found['resident_after']} bytes are resident afterwards")
         return found
     left = {"grampus.gpu_cache_bytes": free_bytes() - 6_000_000_000} if section == "crowd-6gb" else {}
     return crowd("uncompressed" if section == "crowd" else "zstd", arguments, left)
@@ -177,7 +183,7 @@ def run(section, arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?")
-    parser.add_argument("sections", nargs="*", default=SECTIONS)
+    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=SECTIONS, metavar="SECTION")
     parser.add_argument("--rows", type=int, default=400_000_000)
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--section", help=argparse.SUPPRESS)
@@ -191,7 +197,7 @@ def main():
     results, status = {}, 0
     for codec in ("uncompressed", "zstd"):
         table(arguments.folder, codec, arguments.rows)
-    for section in arguments.sections:
+    for section in arguments.only:
         # A process for each: device memory and caches begin empty.
         command = [sys.executable, __file__, arguments.folder, "--rows", str(arguments.rows), "--section", section]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)

@@ -4,7 +4,6 @@
 use std::path::Path;
 use std::process::Command;
 
-use grampus_cuda as cuda;
 use grampus_gpu_exec::decompress::{library_translation_unit, translation_unit};
 
 use crate::common::random::Random;
