@@ -9,6 +9,7 @@
 //! | `threads` | the workers of a connection, and the wait for them |
 //! | `run` | one execution of a query, as an Arrow stream |
 //! | `query` | a bound query that is not executed yet |
+//! | `panicking_functions` | functions that panic, in the tests' build |
 //! | `session` | a DataFusion session |
 //! | `local_file`, `orc_files` | ORC files without a session: the writer, the layout |
 
@@ -18,6 +19,8 @@ mod error;
 mod foreign_table;
 mod local_file;
 mod orc_files;
+#[cfg(feature = "as-tested")]
+mod panicking_functions;
 mod parameters;
 mod query;
 mod run;
