@@ -16,6 +16,7 @@
 //! - [`device_path`] returns the device that runs a plan's aggregates, and the reason, as [`DevicePath`].
 //! - [`ScopedThreads`] are threads for `grampus_orc_layout`'s writer, which encodes columns side by side.
 //! - [`caught_panic`] makes an error of a panic in a statement, for programs that go on after it.
+//! - [`statement_events`] runs a statement on a worker, and sends rows and its end to the thread that shows them.
 //! - [`error::message`] returns the text of an error for people. [`StoreError`] is the cause of a store's errors.
 //! - `GrampusCodec`, with the feature `proto`, makes bytes of a plan's operators, so that the plan can be executed by
 //!   another process.
@@ -30,6 +31,8 @@
 //! store_error     StoreError: why a place in a store cannot be used
 //! error, config   errors; the settings
 //! caught_panic    CaughtPanic: a panic in a statement as its error
+//! statement_events
+//!                 a statement on a worker, and its messages
 //! store           object stores by URL: S3, GCS, Azure, HTTP, NVMe namespaces
 //! file            local files and objects as sources of bytes, and the cache of their metadata
 //! table           the files of a table: listing, schema, partition values, statistics
@@ -75,6 +78,7 @@ mod scan;
 mod scan_io;
 pub mod session;
 mod setting_words;
+pub mod statement_events;
 mod store;
 mod store_error;
 mod table;

@@ -1,7 +1,7 @@
 //! Runner of one statement, from its text to its last printed row.
 //!
 //! 1. A worker parses, plans and executes the statement. Its stack is large enough for deep ones. It sends schema, rows
-//!    and errors as [`Event`]s.
+//!    and errors as [`StatementEvent`]s.
 //! 2. The calling thread prints rows, draws the progress and listens for Ctrl-C at the same time.
 //! 3. Once the table is full, the query goes on for at most [`MAX_COUNTING_TIME`] to count the rows.
 
@@ -11,14 +11,12 @@ use std::time::{Duration, Instant};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::DataFusionError;
-use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
-use futures::StreamExt;
-use grampus::caught_panic::caught_in;
 use grampus::session::plan_cache::plan_statement;
 use grampus::session::statement_parser::parse_statements;
+use grampus::statement_events::{PlannedStatement, StatementEvent, statement_events};
 use grampus::{ScanIo, scan_io};
-use tokio::sync::mpsc;
 
 use crate::column_headings::ColumnHeadings;
 use crate::exit_error::ExitError;
@@ -29,8 +27,6 @@ use crate::statement_splitter::InputText;
 use crate::text_table::MoreRows;
 use crate::threads::Threads;
 
-/// Batches that may wait to be printed.
-const MAX_QUEUED_BATCHES: usize = 4;
 /// Time in which a query may go on only to count the rows that are not printed.
 const MAX_COUNTING_TIME: Duration = Duration::from_secs(1);
 /// Time between two drawings of the progress.
@@ -47,14 +43,6 @@ pub(crate) struct StatementOutcome {
     pub(crate) time: Duration,
     /// The bytes, requests and rows of its scans.
     pub(crate) io: ScanIo,
-}
-
-/// A message of the running statement to the printing loop.
-enum Event {
-    Started(SchemaRef, Arc<dyn ExecutionPlan>),
-    Rows(RecordBatch),
-    Done,
-    Failed(Box<DataFusionError>),
 }
 
 /// Why a statement stopped. Errors of queries are not yet in words.
@@ -79,8 +67,9 @@ pub(crate) async fn run<'a>(
     open: impl FnOnce(SchemaRef) -> ResultWriter<'a>,
 ) -> Result<StatementOutcome, StatementError> {
     let start = Instant::now();
-    let (sender, mut events) = mpsc::channel(MAX_QUEUED_BATCHES);
-    let task = threads.spawn(work(context.clone(), input.text.clone(), sender));
+    let planned = plan(context.clone(), input.text.clone());
+    let (work, mut events) = statement_events(input.text.clone(), planned);
+    let task = threads.spawn(work);
     let mut printing = Printing::new(open);
     let mut tick = tokio::time::interval(TICK);
     let end = loop {
@@ -88,15 +77,15 @@ pub(crate) async fn run<'a>(
             biased;
             () = watch.wait() => break Err(StatementError::Exit(ExitError::Interrupted)),
             event = events.recv() => match event {
-                Some(Event::Done) => break Ok(()),
+                Some(StatementEvent::Done) => break Ok(()),
                 // Rows without their end would be taken for the whole result.
                 None => break Err(ended_early()),
-                Some(Event::Failed(error)) => break Err(StatementError::Query(error)),
-                Some(Event::Started(schema, plan)) => {
+                Some(StatementEvent::Failed(error)) => break Err(StatementError::Query(error)),
+                Some(StatementEvent::Started(PlannedStatement { schema, plan, .. })) => {
                     progress.watch(&plan);
                     printing.begin(schema, plan);
                 }
-                Some(Event::Rows(batch)) => {
+                Some(StatementEvent::Rows(batch)) => {
                     if !printing.rows(&batch, progress)? {
                         break Ok(());
                     }
@@ -111,32 +100,15 @@ pub(crate) async fn run<'a>(
     printing.finish(start)
 }
 
-/// Parses, plans and executes the statement, on a worker.
-async fn work(context: SessionContext, text: String, events: mpsc::Sender<Event>) {
-    let result = caught_in(&text, async {
-        let Some(statement) = parse_statements(&context.state(), &text)?.pop() else {
-            return Ok(());
-        };
-        let headings = ColumnHeadings::of(&statement);
-        let (plan, task) = plan_statement(&context, &text, statement).await?;
-        let schema = headings.apply(&plan.schema());
-        let mut stream = execute_stream(Arc::clone(&plan), task)?;
-        if events.send(Event::Started(schema, plan)).await.is_err() {
-            return Ok(());
-        }
-        while let Some(batch) = stream.next().await {
-            if events.send(Event::Rows(batch?)).await.is_err() {
-                break;
-            }
-        }
-        Ok(())
-    });
-    let end = match result.await {
-        Ok(()) => Event::Done,
-        Err(error) => Event::Failed(Box::new(error)),
+/// Parses and plans the statement, on a worker.
+async fn plan(context: SessionContext, text: String) -> datafusion::error::Result<Option<PlannedStatement>> {
+    let Some(statement) = parse_statements(&context.state(), &text)?.pop() else {
+        return Ok(None);
     };
-    // The printing loop drops the receiver when it has stopped the statement.
-    let _ = events.send(end).await;
+    let headings = ColumnHeadings::of(&statement);
+    let (plan, context) = plan_statement(&context, &text, statement).await?;
+    let schema = headings.apply(&plan.schema());
+    Ok(Some(PlannedStatement { schema, plan, context }))
 }
 
 /// The error of a worker that ends without a last message.

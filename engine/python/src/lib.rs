@@ -10,6 +10,7 @@
 //! | `run` | one execution of a query, as an Arrow stream |
 //! | `query` | a bound query that is not executed yet |
 //! | `foreign_table` | a query as a table of the package `datafusion` |
+//! | `panicking_functions` | functions that panic, in the tests' build |
 //! | `session` | a DataFusion session |
 //! | `orc_files` | ORC files without a session: the writer, the layout |
 
@@ -18,6 +19,8 @@ mod capsules;
 mod error;
 mod foreign_table;
 mod orc_files;
+#[cfg(feature = "as-tested")]
+mod panicking_functions;
 mod parameters;
 mod query;
 mod run;

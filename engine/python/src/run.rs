@@ -1,6 +1,6 @@
 //! [`Run`]: one execution of a query, and the stream of its batches.
 //!
-//! 1. A worker executes the plan and sends batches; at most [`MAX_QUEUED_BATCHES`] wait.
+//! 1. A worker executes the plan and sends batches, a few at most in advance ([`statement_events`]).
 //! 2. The consumer of the Arrow stream takes them, on any thread and with or without the interpreter lock.
 //! 3. On Python's main thread, a wait looks for Ctrl-C and draws the progress every [`TICK`].
 //!
@@ -12,12 +12,10 @@ use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
-use datafusion::error::DataFusionError;
 use datafusion::execution::TaskContext;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
-use datafusion::physical_plan::{ExecutionPlan, execute_stream};
-use futures::StreamExt;
-use grampus::caught_panic::caught_in;
+use grampus::statement_events::{PlannedStatement, StatementEvent, statement_events};
 use grampus::{device_path, scan_io};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
@@ -29,16 +27,6 @@ use crate::c_data::stream::BatchSource;
 use crate::capsules::{schema_capsule, stream_capsule};
 use crate::error::{error, text};
 use crate::threads::{TICK, Task, Threads, caller};
-
-/// Batches that may wait for the consumer.
-const MAX_QUEUED_BATCHES: usize = 4;
-
-/// A message of the worker.
-enum Event {
-    Rows(RecordBatch),
-    Failed(Box<DataFusionError>),
-    Done,
-}
 
 /// How far a run is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +60,7 @@ pub(crate) struct Run {
 struct RunSource {
     schema: SchemaRef,
     plan: Arc<dyn ExecutionPlan>,
-    events: mpsc::Receiver<Event>,
+    events: mpsc::Receiver<StatementEvent>,
     caller: Runtime,
     task: Option<Task<()>>,
     /// Keeps the workers running.
@@ -104,9 +92,14 @@ impl Run {
         repeats_interrupt: bool,
     ) -> PyResult<Self> {
         let start = Instant::now();
-        let (sender, events) = mpsc::channel(MAX_QUEUED_BATCHES);
-        let task = threads.spawn(work(text.to_owned(), Arc::clone(&plan), context, sender))?;
         let schema = described(&plan);
+        let planned = PlannedStatement {
+            schema: Arc::clone(&schema),
+            plan: Arc::clone(&plan),
+            context,
+        };
+        let (work, events) = statement_events(text.to_owned(), async { Ok(Some(planned)) });
+        let task = threads.spawn(work)?;
         let progress = Arc::new(Mutex::new(Progress {
             stage: Stage::Running,
             rows: 0,
@@ -232,25 +225,6 @@ fn rows_to_read(plan: &dyn ExecutionPlan) -> Option<u64> {
     children.into_iter().map(|child| rows_to_read(child.as_ref())).sum()
 }
 
-/// Executes the plan, on a worker.
-async fn work(text: String, plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>, events: mpsc::Sender<Event>) {
-    let result = caught_in(&text, async {
-        let mut stream = execute_stream(plan, context)?;
-        while let Some(batch) = stream.next().await {
-            // The consumer drops the receiver when it needs no more rows.
-            if events.send(Event::Rows(batch?)).await.is_err() {
-                break;
-            }
-        }
-        Ok(())
-    });
-    let end = match result.await {
-        Ok(()) => Event::Done,
-        Err(failure) => Event::Failed(Box::new(failure)),
-    };
-    let _ = events.send(end).await;
-}
-
 impl BatchSource for RunSource {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
@@ -267,15 +241,16 @@ impl BatchSource for RunSource {
             }
             let Self { caller, events, .. } = self;
             match caller.block_on(async { tokio::time::timeout(TICK, events.recv()).await }) {
-                Ok(Some(Event::Rows(batch))) => {
+                Ok(Some(StatementEvent::Started(_))) => {}
+                Ok(Some(StatementEvent::Rows(batch))) => {
                     lock(&self.progress).rows += batch.num_rows() as u64;
                     return Ok(Some(batch));
                 }
-                Ok(Some(Event::Done)) => {
+                Ok(Some(StatementEvent::Done)) => {
                     self.end(Stage::Done);
                     return Ok(None);
                 }
-                Ok(Some(Event::Failed(failure))) => {
+                Ok(Some(StatementEvent::Failed(failure))) => {
                     let words = text(&failure);
                     return Err(self.fail(error(words.clone()), words));
                 }

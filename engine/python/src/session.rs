@@ -34,6 +34,14 @@ pub(crate) struct Session {
 /// A query that is not executed yet. `None`: the statement has no result, such as SET, and was executed.
 type BoundQuery = Option<(LogicalPlan, Option<(String, Statement)>)>;
 
+/// A new session of the runtime.
+fn context_of(grampus: &Grampus) -> PyResult<SessionContext> {
+    let context = grampus.context().map_err(|failure| query_error(&failure))?;
+    #[cfg(feature = "as-tested")]
+    crate::panicking_functions::register(&context);
+    Ok(context)
+}
+
 #[pymethods]
 impl Session {
     /// A session. `memory_limit_bytes` 0 is no limit; `None` is most of the machine's memory.
@@ -63,7 +71,7 @@ impl Session {
         }
         let grampus = Grampus::builder().config(config).build();
         let grampus = grampus.map_err(|failure| query_error(&failure))?;
-        let context = grampus.context().map_err(|failure| query_error(&failure))?;
+        let context = context_of(&grampus)?;
         let workers = Threads::start(threads);
         let session = Self {
             grampus,
@@ -80,7 +88,7 @@ impl Session {
     fn another(&self) -> PyResult<Self> {
         Ok(Self {
             grampus: self.grampus.clone(),
-            context: self.grampus.context().map_err(|failure| query_error(&failure))?,
+            context: context_of(&self.grampus)?,
             threads: Arc::clone(&self.threads),
         })
     }

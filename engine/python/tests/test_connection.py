@@ -39,6 +39,49 @@ def test_errors_are_in_words(con, query, words):
     assert "ParserError(" not in text and "DataFusionError" not in text and "{ " not in text and "src/" not in text
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT panics(value) FROM range(1, 30000)",
+        "SELECT count(*), value % 3 FROM range(1, 30000) WHERE panics(value) > 0 GROUP BY 2",
+        "SELECT value FROM range(1, 30000) ORDER BY panics(value) % 7, value",
+        "COPY (SELECT panics(value) AS p, value % 3 AS k FROM range(1, 30000)) TO '{}/a/' STORED AS ORC "
+        "PARTITIONED BY (k)",
+        "COPY (SELECT panics(value) AS p FROM range(1, 30000)) TO '{}/o.orc'",
+        "CREATE TABLE made AS SELECT panics(value) AS p FROM range(1, 30000)",
+        "EXPLAIN ANALYZE SELECT panics(value) FROM range(1, 30000)",
+        "SELECT panics_early(30000)",
+    ],
+)
+def test_panics_are_exceptions_that_name_the_statement_and_the_connection_goes_on(con, tmp_path, query):
+    skip_without_panics(con)
+    query = query.format(tmp_path)
+    for consume in ("arrow", "fetchall"):
+        with pytest.raises(grampus.Error, match="no number [0-9]+") as raised:
+            relation = con.sql(query)
+            if relation is not None:
+                getattr(relation, consume)()
+        assert "a fault of the program ended" in str(raised.value)
+        assert query[:40] in str(raised.value)
+        assert con.sql("SELECT 7 AS n").fetchall() == [(7,)]
+        assert not list(tmp_path.iterdir())
+
+
+def test_panic_in_a_stream_that_others_read_is_an_error_of_the_stream(con):
+    skip_without_panics(con)
+    relation = con.sql("SELECT panics(value) FROM range(1, 30000)")
+    with pytest.raises(Exception, match="no number"):
+        pa.RecordBatchReader.from_stream(relation).read_all()
+    assert con.sql("SELECT 7 AS n").fetchall() == [(7,)]
+
+
+def skip_without_panics(con):
+    try:
+        con.sql("SELECT panics(7)").fetchall()
+    except grampus.Error:
+        pytest.skip("functions that panic are in the tests' build alone (maturin build --features as-tested)")
+
+
 def test_damaged_file_is_named(con, tmp_path):
     path = tmp_path / "a.orc"
     path.write_bytes(b"this is no ORC file")
