@@ -52,31 +52,17 @@ impl Clone for DynamicFilters {
 }
 
 impl DynamicFilters {
-    /// Filters over the emitted columns of the scan: the dynamic ones, or all that are not volatile.
+    /// The dynamic ones of filters over the emitted columns of the scan.
     ///
     /// # Errors
     /// If a filter names a column that the scan does not emit.
-    pub(super) fn of<'a>(
-        filters: impl Iterator<Item = &'a Arc<dyn PhysicalExpr>>,
-        scan: &Scan,
-        takes_all: bool,
-    ) -> Result<Self> {
-        let taken = filters.filter(|filter| is_dynamic(filter) || (takes_all && !is_volatile(filter)));
+    pub(super) fn of<'a>(filters: impl Iterator<Item = &'a Arc<dyn PhysicalExpr>>, scan: &Scan) -> Result<Self> {
+        let taken = filters.filter(|filter| filter.is::<DynamicFilterPhysicalExpr>());
         let conjuncts = taken.map(|filter| Conjunct::new(over_table(filter, scan)?, &scan.table));
         Ok(Self {
             conjuncts: conjuncts.collect::<Result<_>>()?,
             user: Mutex::default(),
         })
-    }
-
-    /// These filters, and those of an earlier call that do not change.
-    pub(super) fn and_constant_ones_of(self, earlier: &Self) -> Self {
-        let constant = earlier.conjuncts.iter().filter(|conjunct| !is_dynamic(&conjunct.expr));
-        let conjuncts = constant.chain(self.conjuncts.iter()).cloned().collect();
-        Self {
-            conjuncts,
-            user: Mutex::default(),
-        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -112,18 +98,21 @@ impl DynamicFilters {
     }
 }
 
-fn is_dynamic(filter: &Arc<dyn PhysicalExpr>) -> bool {
-    filter.is::<DynamicFilterPhysicalExpr>()
+/// Whether a filter over the emitted columns says the same of a row at any time, so that the scan can evaluate it for
+/// each row once and for all.
+pub(super) fn is_constant(filter: &Arc<dyn PhysicalExpr>) -> bool {
+    let is_static = matches!(DynamicFilterTracking::classify(filter), DynamicFilterTracking::Static);
+    is_static && !is_volatile(filter)
 }
 
 /// A filter over the emitted columns as a filter over the table's.
-fn over_table(filter: &Arc<dyn PhysicalExpr>, scan: &Scan) -> Result<Arc<dyn PhysicalExpr>> {
+pub(super) fn over_table(filter: &Arc<dyn PhysicalExpr>, scan: &Scan) -> Result<Arc<dyn PhysicalExpr>> {
     let moved = Arc::clone(filter).transform_down(|expr| {
         let Some(column) = expr.downcast_ref::<Column>() else {
             return Ok(Transformed::no(expr));
         };
         let Some(&at) = scan.projection.get(column.index()) else {
-            return datafusion::common::internal_err!("a dynamic filter is of column {column}, which is not emitted");
+            return datafusion::common::internal_err!("a filter is of column {column}, which is not emitted");
         };
         let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(scan.table.field(at).name(), at));
         Ok(Transformed::yes(column))

@@ -9,6 +9,7 @@
 //! stripe_columns       the columns of a stripe, and their bytes
 //! stripe_column        one column of a stripe
 //! stripe_dictionaries  the dictionaries of a stripe, once for all partitions
+//! table_pruning        stripes of a table that statistics do not exclude
 //! stripe_pruning       row groups of a stripe that statistics do not exclude
 //! kept_columns         values of filter columns, kept for rows that passed
 //! scan_memory          what a partition holds in memory
@@ -60,6 +61,7 @@ mod stripe_columns;
 pub(crate) mod stripe_dictionaries;
 mod stripe_pruning;
 mod stripe_scan;
+mod table_pruning;
 mod work_stealing;
 
 use std::sync::Arc;

@@ -13,7 +13,9 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_expr_common::physical_expr::fmt_sql;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
-use datafusion::physical_plan::filter_pushdown::{ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation};
+use datafusion::physical_plan::filter_pushdown::{
+    ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
+};
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -23,15 +25,17 @@ use datafusion::physical_plan::{
 
 use super::Scan;
 use super::coded_strings::coded_type;
-use super::dynamic_filters::DynamicFilters;
+use super::conjunct::Conjunct;
+use super::dynamic_filters::{DynamicFilters, is_constant, over_table};
 use super::execution_listener::{ExecutionListener, WatchedExecution};
 use super::filter_sample::sample;
 use super::metrics::{ScanMetrics, with_amplification};
 use super::partition_stream::{Demand, PartitionStream, ReadyBatches};
 use super::predicate_cascade::PredicateCascade;
 use super::scan_memory::ScanMemory;
-use super::scan_ranges::{PlannedStripe, ScanRange, Skipped, distribute};
+use super::scan_ranges::{PlannedStripe, ScanRange, Skipped, work_of};
 use super::selectivity_estimate::scan_statistics;
+use super::table_pruning::filtered;
 use super::work_stealing::{ContextQueues, RangeCuts};
 
 /// A scan of ORC files. Reads only the bytes that the filter and the passing rows need.
@@ -129,10 +133,31 @@ impl OrcScanExec {
                 .any(|conjunct| conjunct.columns.contains(&of_table))
     }
 
-    /// The same scan, which takes all filters of the operators above that it can evaluate.
+    /// The same scan, which evaluates filters of the operators above in their stead.
     pub(crate) fn taking_all_filters(mut self) -> Self {
         self.takes_all_filters = true;
         self
+    }
+
+    /// The same scan, which emits only rows that pass `filters` over the emitted columns. It has no limit. The
+    /// operators above rely on the number of partitions.
+    fn with_filters(&self, filters: &[&Arc<dyn PhysicalExpr>], default_selectivity: u8) -> Result<Self> {
+        let conjuncts = filters
+            .iter()
+            .map(|filter| Conjunct::new(over_table(filter, &self.scan)?, &self.scan.table));
+        let conjuncts = conjuncts.collect::<Result<_>>()?;
+        let (scan, stripes, skipped) = filtered(&self.scan, &self.stripes, self.skipped, conjuncts);
+        let statistics = scan_statistics(&scan, &stripes, default_selectivity, None)?;
+        let mut work = work_of(&scan, &stripes, self.work.len(), None);
+        work.resize_with(self.work.len(), Vec::new);
+        Ok(Self {
+            scan: Arc::new(scan),
+            work: Arc::new(work),
+            stripes: stripes.into(),
+            skipped,
+            statistics: Arc::new(statistics),
+            ..self.clone()
+        })
     }
 
     /// The same scan. EXPLAIN shows `note`, the reason why the GPU does not aggregate its rows. `listener` is told of
@@ -239,24 +264,6 @@ impl OrcScanExec {
             }
         }
     }
-}
-
-/// The ranges of at most `partitions` partitions. Without a filter, the first stripes with enough rows answer a limit.
-fn work_of(scan: &Scan, stripes: &[PlannedStripe], partitions: usize, limit: Option<usize>) -> Vec<Vec<ScanRange>> {
-    let mut rows = 0;
-    let wanted = limit.filter(|_| scan.conjuncts.is_empty());
-    let first = stripes.iter().take_while(|stripe| {
-        let is_wanted = wanted.is_none_or(|limit| rows < limit as u64);
-        rows += stripe.rows;
-        is_wanted
-    });
-    let count = first.count();
-    let min_rows = scan.options.min_partition_rows as u64;
-    // Each partition reads until it has as many rows as are wanted in all. More than the rows need read in vain.
-    let needed = wanted.map_or(usize::MAX, |limit| {
-        (limit as u64).div_ceil(min_rows.max(1)).max(1) as usize
-    });
-    distribute(&stripes[..count], partitions.min(needed), min_rows)
 }
 
 impl DisplayAs for OrcScanExec {
@@ -443,36 +450,45 @@ impl ExecutionPlan for OrcScanExec {
         Some(Arc::new(limited))
     }
 
-    /// Takes the dynamic filters, unless the scan has a limit: the filters would exclude rows before it. The operators
-    /// that make the filters exclude the same rows again, so the answer is that no filter is supported. A scan that was
-    /// planned without filters takes all that it can evaluate in the same way.
+    /// Takes filters, unless the scan has a limit: the filters would exclude rows before it. A scan that was planned
+    /// without filters evaluates the constant ones for each row, and no operator does so again. The operators that make
+    /// dynamic filters exclude the same rows again, so the answer is that these are not supported.
     fn handle_child_pushdown_result(
         &self,
         phase: FilterPushdownPhase,
         filters: ChildPushdownResult,
-        _config: &ConfigOptions,
+        config: &ConfigOptions,
     ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
-        let takes_all = self.takes_all_filters && matches!(phase, FilterPushdownPhase::Pre);
-        let is_post = matches!(phase, FilterPushdownPhase::Post);
-        let taken = if self.limit.is_none() && (takes_all || is_post) {
-            let parents = filters.parent_filters.iter().map(|filter| &filter.filter);
-            DynamicFilters::of(parents, &self.scan, takes_all)?
-        } else {
-            DynamicFilters::default()
+        let parents = || filters.parent_filters.iter().map(|filter| &filter.filter);
+        if self.limit.is_none() && self.takes_all_filters && matches!(phase, FilterPushdownPhase::Pre) {
+            let constant: Vec<_> = parents().filter(|filter| is_constant(filter)).collect();
+            if !constant.is_empty() {
+                let filtered = self.with_filters(&constant, config.optimizer.default_filter_selectivity)?;
+                let answers = parents().map(|filter| match is_constant(filter) {
+                    true => PushedDown::Yes,
+                    false => PushedDown::No,
+                });
+                let answer = FilterPushdownPropagation::with_parent_pushdown_result(answers.collect());
+                return Ok(answer.with_updated_node(Arc::new(filtered)));
+            }
+        }
+        let taken = match phase {
+            FilterPushdownPhase::Post if self.limit.is_none() => DynamicFilters::of(parents(), &self.scan)?,
+            _ => DynamicFilters::default(),
         };
         let answer = FilterPushdownPropagation::all_unsupported(filters);
         if taken.is_empty() {
             return Ok(answer);
         }
         let mut filtered = self.clone();
-        filtered.dynamic = taken.and_constant_ones_of(&self.dynamic);
+        filtered.dynamic = taken;
         Ok(answer.with_updated_node(Arc::new(filtered)))
     }
 
     /// The same scan without its dynamic filters: the operators above make new ones.
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
         let mut reset = Self::clone(&self);
-        reset.dynamic = DynamicFilters::default().and_constant_ones_of(&self.dynamic);
+        reset.dynamic = DynamicFilters::default();
         Ok(Arc::new(reset))
     }
 

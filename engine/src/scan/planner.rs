@@ -15,12 +15,12 @@ use grampus_orc_layout::stripe::StripeLayout;
 use super::conjunct::Conjunct;
 use super::orc_scan_exec::OrcScanExec;
 use super::predicate_cascade::{ColumnCost, Seen, order};
-use super::pruning::{ContainerStatistics, Containers, Pruner};
 use super::scan_ranges::{PlannedStripe, Skipped};
 use super::selectivity_estimate::{scan_statistics, used_columns};
 use super::stripe_column::{cost, is_nested};
+use super::table_pruning::{pruner_of, surviving_stripes};
 use super::{Scan, cost_of};
-use crate::config::{GrampusOptions, InvalidUtf8};
+use crate::config::GrampusOptions;
 use crate::error::layout;
 use crate::file::IoCounters;
 use crate::file::file_cache::FileCache;
@@ -68,13 +68,7 @@ pub(crate) async fn plan_scan(request: ScanRequest) -> Result<OrcScanExec> {
     for filter in request.filters {
         conjuncts.push(Conjunct::new(filter, &request.table)?);
     }
-    let pruner = match request.options.prune {
-        true => Pruner::new(
-            conjuncts.iter().map(|c| (&c.expr, c.columns.as_slice())),
-            &request.table,
-        ),
-        false => None,
-    };
+    let pruner = pruner_of(&conjuncts, &request.table, &request.options);
     let mut skipped = Skipped {
         files_total: request.files.len() + request.excluded_files,
         files: request.excluded_files,
@@ -142,72 +136,6 @@ pub(crate) async fn plan_scan(request: ScanRequest) -> Result<OrcScanExec> {
         skipped,
         statistics,
     ))
-}
-
-/// For each stripe, by file, whether it may have rows that pass.
-///
-/// Adjacent files with the same column types are pruned by one call. The cost of a call hardly depends on its number of
-/// stripes.
-fn surviving_stripes(
-    files: &[TableFile],
-    table: &SchemaRef,
-    pruner: Option<&Pruner>,
-    invalid_utf8: InvalidUtf8,
-) -> Vec<Vec<bool>> {
-    let Some(pruner) = pruner else {
-        return files
-            .iter()
-            .map(|file| vec![true; file.file.tail.stripes.len()])
-            .collect();
-    };
-    let mut keep = Vec::with_capacity(files.len());
-    for alike in files.chunk_by(|one, next| pruner.columns().iter().all(|&column| is_alike(one, next, column))) {
-        let columns = pruner.columns().iter().map(|&column| (column, known(alike, column)));
-        let stripes = alike.iter().flat_map(|file| &file.file.tail.stripes);
-        let passes = pruner.may_pass(&Containers {
-            schema: table,
-            invalid_utf8,
-            rows: stripes.map(|stripe| stripe.rows).collect(),
-            columns: columns.collect(),
-        });
-        let mut passes = passes.into_iter();
-        keep.extend(
-            alike
-                .iter()
-                .map(|file| passes.by_ref().take(file.file.tail.stripes.len()).collect()),
-        );
-    }
-    keep
-}
-
-/// True if both files store the column with the same type, or both have the same value in place of the column.
-fn is_alike(one: &TableFile, other: &TableFile, column: usize) -> bool {
-    let kind = |file: &TableFile, id| file.file.tail.schema.column(id).kind;
-    match (one.place_of(column), other.place_of(column)) {
-        (Ok(here), Ok(there)) => kind(one, here) == kind(other, there),
-        (Err(here), Err(there)) => here == there,
-        _ => false,
-    }
-}
-
-/// A column's statistics by stripe, from the footers of files with the same column types. There is at least one file.
-fn known(alike: &[TableFile], column: usize) -> ContainerStatistics<'_> {
-    let first = &alike[0];
-    let id = match first.place_of(column) {
-        Ok(id) => id,
-        Err(value) => return ContainerStatistics::Constant(value),
-    };
-    let statistics = alike.iter().flat_map(|file| {
-        let tail = &file.file.tail;
-        let id = file.place_of(column).ok();
-        (0..tail.stripes.len()).map(move |stripe| tail.stripe_statistics.get(stripe)?.get(id? as usize))
-    });
-    ContainerStatistics::Stored {
-        kind: first.file.tail.schema.column(id).kind,
-        statistics: statistics.collect(),
-        bloom_filters: &[],
-        is_hybrid_calendar: first.file.tail.is_hybrid_calendar,
-    }
 }
 
 /// What the first stripe to scan says of the used columns: costs by their encodings, and distinct values by their

@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use super::Scan;
+
 /// Row groups of one stripe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ScanRange {
@@ -79,6 +81,29 @@ impl Skipped {
             self.stripes += 1;
         }
     }
+}
+
+/// The ranges of at most `partitions` partitions. Without a filter, the first stripes with enough rows answer a limit.
+pub(super) fn work_of(
+    scan: &Scan,
+    stripes: &[PlannedStripe],
+    partitions: usize,
+    limit: Option<usize>,
+) -> Vec<Vec<ScanRange>> {
+    let mut rows = 0;
+    let wanted = limit.filter(|_| scan.conjuncts.is_empty());
+    let first = stripes.iter().take_while(|stripe| {
+        let is_wanted = wanted.is_none_or(|limit| rows < limit as u64);
+        rows += stripe.rows;
+        is_wanted
+    });
+    let count = first.count();
+    let min_rows = scan.options.min_partition_rows as u64;
+    // Each partition reads until it has as many rows as are wanted in all. More than the rows need read in vain.
+    let needed = wanted.map_or(usize::MAX, |limit| {
+        (limit as u64).div_ceil(min_rows.max(1)).max(1) as usize
+    });
+    distribute(&stripes[..count], partitions.min(needed), min_rows)
 }
 
 /// Cuts `stripes` into at most `partitions` lists, of about `min_rows` rows at least. If there are no rows, there is
