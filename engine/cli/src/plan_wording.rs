@@ -74,7 +74,7 @@ fn not_planned(expression: &str) -> Option<ErrorReport> {
     let begins = |names: &[&str]| names.iter().any(|name| expression.starts_with(name));
     let (what, hint) = if begins(&["Exists", "InSubquery", "SetComparison"]) {
         (
-            "EXISTS, IN, ANY and ALL with a subquery, other than as conditions of WHERE and HAVING",
+            "EXISTS, IN, ANY or ALL with a subquery at this place",
             "join it: … LEFT JOIN (SELECT DISTINCT k FROM …) AS s ON …, and s.k IS NOT NULL is the value",
         )
     } else if begins(&["ScalarSubquery"]) {

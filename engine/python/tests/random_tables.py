@@ -132,14 +132,119 @@ class Query:
         rng, kind = self.rng, self.rng.choice(["integer", "float", "decimal", "text", "day"])
         left, inner = self.column(kind), self.column(kind, ["q"])
         where = rng.choice(["", f" WHERE {self.condition(1, ['q'])}"])
-        form = rng.randrange(3)
+        form = rng.randrange(4)
         if form == 0:
             return f"{left} IN (SELECT {inner} FROM {rng.choice('abc')} q{where})"
         if form == 1:
             return f"{left} NOT IN (SELECT {inner} FROM {rng.choice('abc')} q{where})"
+        if form == 2:
+            return self.truth()
         joined = where.replace("WHERE", "AND") if where else ""
         exists = rng.choice(["EXISTS", "NOT EXISTS"])
         return f"{exists} (SELECT 1 FROM {rng.choice('abc')} q WHERE {inner} = {left}{joined})"
+
+    def related(self):
+        """A source of rows named `q`, and conditions that may name columns of the outer query."""
+        rng = self.rng
+        text, where = f"{rng.choice('abc')} q", []
+        if rng.random() < 0.2:
+            kind = rng.choice(["integer", "text", "day"])
+            kept = rng.choice(["JOIN", "LEFT JOIN"])
+            text += f" {kept} {rng.choice('abc')} r ON {self.column(kind, ['q'])} = {self.column(kind, ['r'])}"
+        for _ in range(rng.choice([0, 1, 1, 1, 2])):
+            kind = self.kind()
+            compared = rng.choice(["=", "=", "=", "<", ">=", "<>", "IS NOT DISTINCT FROM"])
+            where.append(f"{self.column(kind, ['q'])} {compared} {self.column(kind)}")
+        if rng.random() < 0.4:
+            where.append(self.condition(1, ["q"]))
+        if rng.random() < 0.1:
+            where.append(self.comparison())
+        if rng.random() < 0.2:
+            nested = rng.choice(["EXISTS", "NOT EXISTS"])
+            kind = rng.choice(["integer", "text"])
+            outer = self.column(kind, ["q", *self.aliases])
+            where.append(f"{nested} (SELECT 1 FROM {rng.choice('abc')} p WHERE {self.column(kind, ['p'])} = {outer})")
+        return text + (f" WHERE {' AND '.join(where)}" if where else "")
+
+    def truth(self):
+        """A subquery that is true, false or unknown."""
+        rng, kind = self.rng, self.rng.choice(["integer", "integer", "float", "decimal", "text", "day", "moment"])
+        left = rng.choice([self.column(kind), self.column(kind), literal(rng, kind), "NULL"])
+        form = rng.randrange(8)
+        if form < 2:
+            chosen = rng.choice(["1", "q.id", "count(*)"])
+            having = rng.choice(["", f" GROUP BY q.k HAVING count(*) > {rng.randint(0, 2)}"])
+            if having:
+                chosen = "q.k"
+            rest = rng.choice(["", "", f" LIMIT {rng.randint(0, 2)}", f" OFFSET {rng.randint(0, 2)}"])
+            return f"{rng.choice(['EXISTS', 'NOT EXISTS'])} (SELECT {chosen} FROM {self.related()}{having}{rest})"
+        chosen = self.column(kind, ["q"])
+        shape = rng.randrange(6)
+        if shape == 0:
+            chosen = f"DISTINCT {chosen}"
+        rest = ""
+        if shape == 1 and kind != "moment":
+            chosen = f"{rng.choice(['min', 'max'])}({chosen})"
+        elif shape == 2:
+            rest = f" ORDER BY q.id LIMIT {rng.randint(0, 3)}"
+        if "JOIN" in (related := self.related()) and rest:
+            rest = ""
+        listed = f"(SELECT {chosen} FROM {related}{rest})"
+        if form < 6:
+            return f"{left} {rng.choice(['', 'NOT '])}IN {listed}"
+        compared = rng.choice(["=", "<>", "<", ">="])
+        return f"{left} {compared} {rng.choice(['ANY', 'ALL'])} {listed}"
+
+    def scalar(self):
+        """A subquery with one value, and the value's kind."""
+        rng, form = self.rng, self.rng.randrange(6)
+        if form < 2:
+            return f"(SELECT count({rng.choice(['*', self.column(None, ['q'])])}) FROM {self.related()})", "integer"
+        kind = rng.choice(["integer", "decimal", "day", "text", "float"])
+        column = self.column(kind, ["q"])
+        if form < 4:
+            having = rng.choice(["", "", f" HAVING count(*) {rng.choice(['>', '<', '='])} {rng.randint(0, 2)}"])
+            return f"(SELECT {rng.choice(['min', 'max'])}({column}) FROM {self.related()}{having})", kind
+        related = self.related()
+        ids = "q.id, r.id" if "JOIN" in related else "q.id"
+        first = rng.choice(["", f"{self.column(None, ['q'])} {rng.choice(['ASC', 'DESC'])} NULLS LAST, "])
+        offset = rng.choice(["", "", " OFFSET 1"])
+        return f"(SELECT {column} FROM {related} ORDER BY {first}{ids} LIMIT 1{offset})", kind
+
+    def subqueries(self, text, has_where):
+        """Subqueries in each clause."""
+        rng, word = self.rng, "AND" if has_where else "WHERE"
+        ids = [f"{alias}.id" for alias in self.aliases]
+        chosen = ", ".join(f"{c} AS c{at}" for at, c in enumerate(ids))
+        truth = rng.choice([
+            self.truth(), self.truth(), f"NOT ({self.truth()})", f"({self.truth()}) IS NULL",
+            f"(({self.truth()}) OR {self.comparison()})",
+        ])
+        value, kind = self.scalar()
+        form = rng.randrange(9)
+        if form == 0:
+            return f"SELECT {chosen}, {truth} AS w{text}"
+        if form == 1:
+            return f"SELECT {chosen}, {value} AS v{text}"
+        if form == 2:
+            return f"SELECT {chosen}, CASE WHEN {truth} THEN 'y' WHEN {self.truth()} THEN 'z' ELSE 'n' END AS w{text}"
+        if form == 3:
+            return f"SELECT {truth} AS w, count(*) AS n{text} GROUP BY 1"
+        if form == 4:
+            counted = rng.choice([f"count(*) FILTER (WHERE {truth})", f"sum(CASE WHEN {truth} THEN 1 ELSE 0 END)",
+                                  f"count({value})", f"max({value})"])
+            return f"SELECT {counted} AS n{text}"
+        if form == 5:
+            return f"SELECT {chosen}{text} ORDER BY {rng.choice([truth, value])} NULLS FIRST, {', '.join(ids)} LIMIT 5"
+        if form == 6:
+            key = self.column()
+            listed = f"(SELECT k FROM {rng.choice('abc')} q)"
+            having = rng.choice([f"count(*) = ANY {listed}", f"count(*) NOT IN {listed}", f"count(*) < ALL {listed}"])
+            return f"SELECT {key} AS k, count(*) AS n{text} GROUP BY {key} HAVING {having}"
+        if form == 7:
+            return f"SELECT {chosen}{text} {word} {truth}"
+        compared = f"coalesce({value}, {literal(rng, kind)}) {rng.choice(['=', '<', '>='])} {literal(rng, kind)}"
+        return f"SELECT {chosen}{text} {word} {compared}"
 
     def source(self):
         rng = self.rng
@@ -150,6 +255,10 @@ class Query:
             on = f"{self.column(kind, self.aliases[:at])} = {self.column(kind, [alias])}"
             if join != "FULL JOIN" and rng.random() < 0.25:
                 on += f" AND {self.comparison(self.aliases[: at + 1])}"
+            if rng.random() < 0.05:
+                kind, side = rng.choice(["integer", "text"]), rng.choice(self.aliases[: at + 1])
+                inner = f"SELECT 1 FROM {rng.choice('abc')} q WHERE {self.column(kind, ['q'])}"
+                on += f" AND EXISTS ({inner} = {self.column(kind, [side])})"
             text += f" {join} {rng.choice('abc')} {alias} ON {on}"
         return text
 
@@ -161,7 +270,9 @@ class Query:
         if rng.random() < 0.2:
             where.append(self.subquery())
         text = f" FROM {self.source()}" + (f" WHERE {' AND '.join(where)}" if where else "")
-        form = rng.randrange(6)
+        form = rng.randrange(7)
+        if form == 6:
+            return self.subqueries(text, bool(where))
         if form == 0:
             columns = [f"{alias}.id" for alias in self.aliases] + [self.column() for _ in range(rng.randint(0, 2))]
             return "SELECT " + ", ".join(f"{c} AS c{at}" for at, c in enumerate(columns)) + text

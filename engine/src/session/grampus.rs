@@ -22,6 +22,7 @@ use super::datafusion_repairs::map_entries::MapEntries;
 use super::datafusion_repairs::parquet_nans::{ParquetBounds, ParquetFilters};
 use super::datafusion_repairs::scalar_functions::RepairedFunction;
 use super::datafusion_repairs::shifts::Shift;
+use super::datafusion_repairs::subqueries::Subqueries;
 use super::filter_samples::FilterSamples;
 use super::large_limits::LargeLimits;
 use super::listed_once::ListedOnce;
@@ -247,6 +248,10 @@ impl Grampus {
         }
         if has(SessionChange::DrawnOnce) {
             builder = builder.with_analyzer_rule(Arc::new(DrawnOnce));
+        }
+        // After the rules that see the expressions of subqueries as written.
+        if has(SessionChange::DataFusionRepairs) {
+            builder = builder.with_analyzer_rule(Arc::new(Subqueries));
         }
         if has(SessionChange::RepairedFunctions) {
             let functions = builder.scalar_functions().get_or_insert_default();

@@ -10,6 +10,7 @@
 //! create_table_as    CREATE EXTERNAL TABLE … AS SELECT …
 //! new_table          a table that the catalog gets when its rows are complete
 //! query_mark         what the parser does not read of a statement, as a mark of its query
+//! row_memberships    (a, b) IN (SELECT …)
 //! select_forms       forms of queries that DataFusion does not plan
 //! statement_depth    statements that are too deep for the threads' stacks
 //! statement_parser   the statements of a text
@@ -61,6 +62,7 @@ mod path_tables;
 pub mod plan_cache;
 mod query_mark;
 mod replaced_files;
+mod row_memberships;
 mod select_forms;
 mod session_change;
 mod session_memory;

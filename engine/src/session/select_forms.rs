@@ -4,13 +4,19 @@
 //! - `LIKE 'a!%' ESCAPE '!'` has backslashes in its pattern.
 //! - `SELECT e, e::TEXT`: DataFusion names a column by its expression without casts, and refuses two of one name. The
 //!   cast gets its text as alias.
+//! - `(a, b) IN (SELECT x, y …)` is `EXISTS`.
+//! - `LATERAL unnest(list)` is `unnest(list)`. `WITH ORDINALITY` is a second list, of the elements' numbers.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, Select, SelectFlavor, SelectItem, Value, ValueWithSpan, VisitMut, VisitorMut,
-    WildcardAdditionalOptions,
+    Expr, FunctionArg, FunctionArgExpr, Ident, ObjectNamePart, Select, SelectFlavor, SelectItem, TableAlias,
+    TableAliasColumnDef, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+
+use super::row_memberships::{Form, has_membership, replace_in_condition};
 
 /// The changes, as a visitor.
 pub(super) struct SelectForms;
@@ -25,10 +31,59 @@ impl VisitorMut for SelectForms {
             select.flavor = SelectFlavor::Standard;
         }
         name_casts(&mut select.projection);
+        for item in &mut select.projection {
+            if let SelectItem::UnnamedExpr(expr) = item
+                && has_membership(expr)
+            {
+                let alias = Ident::with_quote('"', expr.to_string());
+                let expr = expr.clone();
+                *item = SelectItem::ExprWithAlias { expr, alias };
+            }
+        }
+        select.selection.iter_mut().for_each(replace_in_condition);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Function {
+            lateral: true,
+            name,
+            args,
+            with_ordinality,
+            alias,
+        } = factor
+            && let [ObjectNamePart::Identifier(function)] = name.0.as_slice()
+            && function.quote_style.is_none()
+            && function.value.eq_ignore_ascii_case("unnest")
+            && let Some(lists) = args.iter().map(unnamed).collect()
+        {
+            *factor = TableFactor::UNNEST {
+                alias: alias.take(),
+                array_exprs: lists,
+                with_offset: false,
+                with_offset_alias: None,
+                with_ordinality: *with_ordinality,
+            };
+        }
+        if let TableFactor::UNNEST {
+            alias,
+            array_exprs,
+            with_ordinality,
+            ..
+        } = factor
+            && *with_ordinality
+            && let [list] = array_exprs.as_slice()
+            && let Some(numbers) = numbers(list)
+        {
+            array_exprs.push(numbers);
+            *with_ordinality = false;
+            name_ordinality(alias);
+        }
         ControlFlow::Continue(())
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        Form::Value.replace_in(expr);
         if let Expr::Like {
             pattern, escape_char, ..
         }
@@ -45,6 +100,55 @@ impl VisitorMut for SelectForms {
         }
         ControlFlow::Continue(())
     }
+}
+
+fn unnamed(argument: &FunctionArg) -> Option<Expr> {
+    match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+        _ => None,
+    }
+}
+
+/// The numbers of a list's elements, from 1.
+fn numbers(list: &Expr) -> Option<Expr> {
+    struct Inserted<'a>(&'a Expr);
+    impl VisitorMut for Inserted<'_> {
+        type Break = ();
+
+        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            if matches!(expr, Expr::Identifier(_)) {
+                *expr = self.0.clone();
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let text = "range(1, coalesce(CAST(array_length(list) AS BIGINT), 0) + 1)";
+    let mut numbers = Parser::new(&GenericDialect {})
+        .try_with_sql(text)
+        .and_then(|mut parser| parser.parse_expr())
+        .ok()?;
+    let _ = numbers.visit(&mut Inserted(list)); // which never stops early
+    Some(numbers)
+}
+
+/// Names the column of WITH ORDINALITY, if the alias does not.
+fn name_ordinality(alias: &mut Option<TableAlias>) {
+    let alias = alias.get_or_insert_with(|| TableAlias {
+        explicit: true,
+        name: Ident::new("unnest"),
+        columns: Vec::new(),
+        at: None,
+    });
+    if alias.columns.is_empty() {
+        alias.columns.push(column_named(alias.name.clone()));
+    }
+    if alias.columns.len() == 1 {
+        alias.columns.push(column_named(Ident::new("ordinality")));
+    }
+}
+
+fn column_named(name: Ident) -> TableAliasColumnDef {
+    TableAliasColumnDef { name, data_type: None }
 }
 
 fn text(value: &ValueWithSpan) -> Option<&str> {
@@ -119,6 +223,44 @@ fn without_casts(expr: &Expr) -> String {
     impl VisitorMut for Uncast {
         type Break = ();
 
+        fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+            if let TableFactor::Function {
+                lateral: true,
+                name,
+                args,
+                with_ordinality,
+                alias,
+            } = factor
+                && let [ObjectNamePart::Identifier(function)] = name.0.as_slice()
+                && function.quote_style.is_none()
+                && function.value.eq_ignore_ascii_case("unnest")
+                && let Some(lists) = args.iter().map(unnamed).collect()
+            {
+                *factor = TableFactor::UNNEST {
+                    alias: alias.take(),
+                    array_exprs: lists,
+                    with_offset: false,
+                    with_offset_alias: None,
+                    with_ordinality: *with_ordinality,
+                };
+            }
+            if let TableFactor::UNNEST {
+                alias,
+                array_exprs,
+                with_ordinality,
+                ..
+            } = factor
+                && *with_ordinality
+                && let [list] = array_exprs.as_slice()
+                && let Some(numbers) = numbers(list)
+            {
+                array_exprs.push(numbers);
+                *with_ordinality = false;
+                name_ordinality(alias);
+            }
+            ControlFlow::Continue(())
+        }
+
         fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
             if let Expr::Cast { expr: inner, .. } = expr {
                 *expr = inner.as_ref().clone();
@@ -133,9 +275,6 @@ fn without_casts(expr: &Expr) -> String {
 
 #[cfg(test)]
 mod tests {
-    use datafusion::sql::sqlparser::dialect::GenericDialect;
-    use datafusion::sql::sqlparser::parser::Parser;
-
     use super::*;
 
     fn changed(sql: &str) -> String {
@@ -190,6 +329,34 @@ mod tests {
             (
                 "SELECT 1 FROM (SELECT a, a::TEXT FROM t)",
                 r#"SELECT 1 FROM (SELECT a, a::TEXT AS "a::TEXT" FROM t)"#,
+            ),
+        ] {
+            assert_eq!(changed(sql), expected);
+        }
+    }
+    #[test]
+    fn unnest_is_a_table_with_numbered_elements() {
+        for (sql, expected) in [
+            (
+                "SELECT u FROM t CROSS JOIN LATERAL Unnest(l) AS x(u)",
+                "SELECT u FROM t CROSS JOIN UNNEST(l) AS x (u)",
+            ),
+            (
+                "SELECT 1 FROM t, LATERAL other(l) AS x(u)",
+                "SELECT 1 FROM t, LATERAL other(l) AS x (u)",
+            ),
+            (
+                "SELECT n FROM unnest(t.l) WITH ORDINALITY AS x(u, n)",
+                "SELECT n FROM UNNEST(t.l, range(1, coalesce(CAST(array_length(t.l) AS BIGINT), 0) + 1)) AS x (u, n)",
+            ),
+            (
+                "SELECT 1 FROM unnest(l) WITH ORDINALITY",
+                "SELECT 1 FROM UNNEST(l, range(1, coalesce(CAST(array_length(l) AS BIGINT), 0) + 1)) AS unnest \
+                 (unnest, ordinality)",
+            ),
+            (
+                "SELECT 1 FROM unnest(l, m) WITH ORDINALITY",
+                "SELECT 1 FROM UNNEST(l, m) WITH ORDINALITY",
             ),
         ] {
             assert_eq!(changed(sql), expected);

@@ -12,6 +12,7 @@ mod lists;
 mod not_in;
 mod pushdown;
 mod stock;
+mod subqueries;
 mod sums;
 mod using_keys;
 

@@ -19,7 +19,8 @@
 //! short_timestamps     timestamps without seconds
 //! sound_pushdown       FilterPushdown past no columns of one name
 //! sound_simplification simplify_expressions without merged IN lists
-//! not_in               NOT IN (SELECT …) beside NULLs
+//! missing_sorts        sorts above UNION (apache/datafusion#16171)
+//! subqueries           subqueries where DataFusion plans none, or plans them wrongly
 //! using_keys           RIGHT and FULL JOIN … USING (apache/datafusion#22881)
 //! zeros                zeros of both signs as one value, in expressions
 //! float_literals       zeros in comparisons, IN lists and CASE
@@ -46,7 +47,7 @@ pub(super) mod float_keys;
 pub(super) mod float_literals;
 mod guarded_filters;
 pub(super) mod map_entries;
-mod not_in;
+mod missing_sorts;
 pub(super) mod parquet_nans;
 mod place;
 pub(super) mod scalar_functions;
@@ -54,6 +55,7 @@ pub(super) mod shifts;
 mod short_timestamps;
 mod sound_pushdown;
 mod sound_simplification;
+pub(super) mod subqueries;
 pub(super) mod using_keys;
 pub(super) mod written_numbers;
 mod zeros;
@@ -69,10 +71,11 @@ use decimal_comparisons::DecimalComparisons;
 use decimal_literals::DecimalLiterals;
 use exact_sums::{ExactSums, WideSums};
 use guarded_filters::GuardedFilters;
-use not_in::NotIn;
+use missing_sorts::MissingSorts;
 use short_timestamps::ShortTimestamps;
 use sound_pushdown::SoundPushdown;
 use sound_simplification::SoundSimplification;
+use subqueries::Memberships;
 use written_numbers::WrittenNumbers;
 
 type Rules = Vec<Arc<dyn AnalyzerRule + Send + Sync>>;
@@ -80,7 +83,7 @@ type Rules = Vec<Arc<dyn AnalyzerRule + Send + Sync>>;
 /// The rules that see types as written, before DataFusion adds casts.
 fn rules_before_casts() -> Rules {
     vec![
-        Arc::new(NotIn),
+        Arc::new(Memberships),
         Arc::new(ShortTimestamps),
         Arc::new(DecimalComparisons),
         Arc::new(DateComparisons),
@@ -111,6 +114,7 @@ pub(super) fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     for rule in rules_after_casts() {
         builder = builder.with_analyzer_rule(rule);
     }
+    MissingSorts::insert_into(builder.physical_optimizers().get_or_insert_default());
     SoundPushdown::replace_in(builder.physical_optimizers().get_or_insert_default());
     SoundSimplification::replace_in(builder.optimizer().get_or_insert_with(Optimizer::new));
     builder.with_physical_optimizer_rule(Arc::new(GuardedFilters))
