@@ -50,8 +50,10 @@ pub(super) fn unnested(
         });
     }
     let lists = recursions.iter().map(|list| list.input_column.clone()).collect();
-    let mut options = UnnestOptions::default();
-    options.recursions = recursions;
+    let options = UnnestOptions {
+        recursions,
+        ..UnnestOptions::default()
+    };
     let plan = LogicalPlanBuilder::from(plan)
         .unnest_columns_with_options(lists, options)?
         .build()?;
