@@ -1,8 +1,8 @@
 //! [`statement_events`]: a statement's execution on a worker, and what it tells the thread that shows the result, as
 //! [`StatementEvent`]s.
 //!
-//! The thread that shows the result prints, draws the progress and listens for Ctrl-C meanwhile. At most
-//! [`MAX_QUEUED_BATCHES`] wait for it. When it drops the receiver, the statement ends.
+//! The thread that shows the result prints, draws the progress and listens for Ctrl-C meanwhile. A few batches at most
+//! wait for it. When it drops the receiver, the statement ends.
 
 use std::sync::Arc;
 

@@ -80,7 +80,17 @@ impl FileSink for OrcSink {
         }
         let mut written = 0;
         while let Some(finished) = tasks.join_next().await {
-            written += finished.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
+            match finished
+                .map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))
+                .flatten()
+            {
+                Ok(rows) => written += rows,
+                Err(error) => {
+                    // The memory of the other files is free when the statement ends.
+                    tasks.shutdown().await;
+                    return Err(error);
+                }
+            }
         }
         let demuxed = demux_task.join_unwind().await;
         demuxed.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;

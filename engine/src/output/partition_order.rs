@@ -35,7 +35,7 @@ const ROW_NUMBER: &str = "grampus row number";
 /// The rows: as they come, or gathered by partition from where the memory is too small for all of their files.
 ///
 /// # Errors
-/// If `rows` lack a partition column.
+/// If the partition columns cannot be compared.
 pub(super) fn gathered(
     rows: SendableRecordBatchStream,
     partition_columns: &[(String, DataType)],
@@ -49,9 +49,9 @@ pub(super) fn gathered(
     }
     let schema = rows.schema();
     let file_bytes = FILE_BYTES + COLUMN_BYTES * schema.fields().len();
-    let places = partition_columns.iter().map(|(name, _)| schema.index_of(name));
-    let places = places.collect::<Result<Vec<_>, _>>()?;
-    let keys = Keys::new(&schema, places)?;
+    let Some(keys) = Keys::new(&schema, partition_columns)? else {
+        return Ok(rows);
+    };
     let state = State::Counting {
         rows,
         keys,
@@ -110,13 +110,22 @@ struct Keys {
 }
 
 impl Keys {
-    fn new(schema: &SchemaRef, places: Vec<usize>) -> Result<Self> {
-        let fields = places.iter().map(|&place| schema.field(place).data_type().clone());
-        Ok(Self {
-            converter: RowConverter::new(fields.map(SortField::new).collect())?,
+    /// No partitions yet; `None`: there is no such column, or its type has no order. DataFusion refuses these rows.
+    fn new(schema: &SchemaRef, columns: &[(String, DataType)]) -> Result<Option<Self>> {
+        let places = columns.iter().map(|(name, _)| schema.index_of(name).ok());
+        let Some(places) = places.collect::<Option<Vec<_>>>() else {
+            return Ok(None);
+        };
+        let types = places.iter().map(|&place| schema.field(place).data_type().clone());
+        let fields: Vec<_> = types.map(SortField::new).collect();
+        if !RowConverter::supports_fields(&fields) {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            converter: RowConverter::new(fields)?,
             places,
             seen: HashSet::new(),
-        })
+        }))
     }
 
     /// The number of partitions so far, with those of the batch.

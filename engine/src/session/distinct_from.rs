@@ -6,25 +6,16 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::parser::{CopyToSource, Statement};
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Ident, UnaryOperator, VisitMut, VisitorMut};
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Ident, UnaryOperator, VisitorMut};
+
+use super::statement_expressions::visit;
 
 /// Mends all expressions of a statement of this text.
 pub(super) fn mend(text: &str, statement: &mut Statement) {
-    // The visitor never stops early.
-    let _ = match statement {
-        _ if !text.to_ascii_uppercase().contains("DISTINCT") => ControlFlow::Continue(()),
-        Statement::Statement(statement) => statement.visit(&mut Mending),
-        Statement::CopyTo(copy) => match &mut copy.source {
-            CopyToSource::Query(query) => query.visit(&mut Mending),
-            CopyToSource::Relation(_) => ControlFlow::Continue(()),
-        },
-        Statement::Explain(explain) => {
-            mend(text, &mut explain.statement);
-            ControlFlow::Continue(())
-        }
-        _ => ControlFlow::Continue(()),
-    };
+    if text.to_ascii_uppercase().contains("DISTINCT") {
+        visit(statement, &mut Mending);
+    }
 }
 
 struct Mending;

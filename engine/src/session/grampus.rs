@@ -26,6 +26,7 @@ use super::datafusion_repairs::subqueries::Subqueries;
 use super::filter_samples::FilterSamples;
 use super::large_limits::LargeLimits;
 use super::listed_once::ListedOnce;
+use super::long_chains::BalancedChains;
 use super::path_tables::with_tables_by_path;
 use super::plan_cache::PlanCache;
 use super::replaced_files::ReplacedFiles;
@@ -231,6 +232,7 @@ impl Grampus {
         }
         if has(SessionChange::DataFusionRepairs) {
             builder = datafusion_repairs::install(builder);
+            builder = builder.with_optimizer_rule(Arc::new(BalancedChains));
         }
         if has(SessionChange::CharLiterals) {
             builder = builder.with_analyzer_rule(Arc::new(CharLiterals));

@@ -14,6 +14,9 @@
 //! select_forms       forms of queries that DataFusion does not plan
 //! statement_depth    statements that are too deep for the threads' stacks
 //! statement_parser   the statements of a text
+//! statement_expressions
+//!                    the expressions of a statement
+//! long_chains        long chains of AND and OR become balanced trees
 //! distinct_from      IS DISTINCT FROM binds tighter than AND and OR
 //! statement_text     the tokens of statements, and their places
 //! plan_cache         the optimized logical plan of each statement text
@@ -55,6 +58,7 @@ mod large_limits;
 mod limited_pool;
 mod listed_once;
 pub mod logical_plan;
+mod long_chains;
 mod machine_memory;
 mod names;
 mod new_table;
@@ -70,6 +74,7 @@ mod spill_safe_repartition;
 mod spill_segments;
 mod spilling_join;
 mod statement_depth;
+mod statement_expressions;
 mod statement_options;
 pub mod statement_parser;
 mod statement_secrets;

@@ -15,7 +15,8 @@ pub enum SessionChange {
     /// A cache of optimized logical plans by statement text, for
     /// [`plan_sql`](super::plan_cache::plan_sql). `SessionContext::sql` never uses it.
     PlanCache,
-    /// Repairs of DataFusion's faults: rules and functions of ours for statements that DataFusion answers wrongly.
+    /// Repairs of DataFusion's faults: rules and functions of ours for statements that DataFusion answers wrongly, and
+    /// the optimizer rule `balanced_chains` for long chains of AND and OR, which take it long.
     DataFusionRepairs,
     /// The analyzer rule `char_literals`: a literal that is compared with a CHAR column loses its trailing blanks.
     CharLiterals,

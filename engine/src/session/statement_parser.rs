@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 use super::statement_depth::check_depth;
 use super::statement_text::{begins_query, is_keyword, offset, statements};
-use super::{create_table_as, distinct_from, statement_secrets, summary};
+use super::{create_table_as, distinct_from, long_chains, statement_secrets, summary};
 
 const SUMMARIZE: &str = "SUMMARIZE";
 /// A word of each head.
@@ -49,6 +49,7 @@ pub fn parse_statements(state: &SessionState, text: &str) -> Result<Vec<Statemen
     }
     for statement in &mut statements {
         distinct_from::mend(&text, statement);
+        long_chains::balance(&text, statement);
         statement_secrets::hide(state, statement);
     }
     Ok(statements)
