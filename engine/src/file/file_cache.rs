@@ -48,6 +48,9 @@ pub struct OrcFile {
     pub tail: Arc<FileTail>,
 }
 
+/// An index that is not cached: its place among the wanted ones, the column and the ranges.
+type LackingIndex = (usize, ColumnId, IndexRanges);
+
 /// File number, stripe, column, and whether the entry has bloom filters.
 type IndexKey = (u64, usize, ColumnId, bool);
 
@@ -289,14 +292,13 @@ impl FileCache {
         Ok(found)
     }
 
-    /// The indexes that are cached, by place among `columns`; and for the others that the stripe has, place, column and
-    /// ranges.
+    /// The indexes that are cached, by place among `columns`; and the others that the stripe has.
     fn known_indexes(
         &self,
         file: &OrcFile,
         layout: &StripeLayout,
         columns: &[(ColumnId, bool)],
-    ) -> (Vec<Option<Arc<ColumnIndex>>>, Vec<(usize, ColumnId, IndexRanges)>) {
+    ) -> (Vec<Option<Arc<ColumnIndex>>>, Vec<LackingIndex>) {
         let mut found = vec![None; columns.len()];
         let mut lacking = Vec::new();
         for (k, &(column, bloom)) in columns.iter().enumerate() {

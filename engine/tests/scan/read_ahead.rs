@@ -142,9 +142,16 @@ async fn next_stripe_is_opened_while_the_present_one_is_read() {
     store.set(Faults::default());
     let mut rows = stream.next().await.unwrap().unwrap().num_rows();
     store.hold(true);
+    let asked_before = store.asked().len();
     while let Some(batch) = at_hand(&mut stream) {
         rows += batch.num_rows();
         tokio::task::yield_now().await;
+        assert_eq!(
+            store.asked().len(),
+            asked_before + 1,
+            "while {} rows are left",
+            stripe_rows - rows
+        );
     }
     assert_eq!(rows, stripe_rows);
     let events = store.events();
