@@ -10,8 +10,9 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, Ident, ObjectNamePart, Select, SelectFlavor, SelectItem, TableAlias,
-    TableAliasColumnDef, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectNamePart, Select, SelectFlavor, SelectItem,
+    TableAlias, TableAliasColumnDef, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut,
+    WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -65,6 +66,9 @@ impl VisitorMut for SelectForms {
                 with_ordinality: *with_ordinality,
             };
         }
+        if let TableFactor::UNNEST { array_exprs, .. } = factor {
+            let _ = array_exprs.visit(&mut ArrayCalls); // which never stops early
+        }
         if let TableFactor::UNNEST {
             alias,
             array_exprs,
@@ -102,6 +106,32 @@ impl VisitorMut for SelectForms {
     }
 }
 
+/// Makes calls of `make_array` of array literals, in which DataFusion finds no columns of other tables.
+struct ArrayCalls;
+
+impl VisitorMut for ArrayCalls {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Array(array) = expr
+            && let Some(Expr::Function(mut call)) = parsed("make_array()")
+            && let FunctionArguments::List(list) = &mut call.args
+        {
+            let items = std::mem::take(&mut array.elem).into_iter();
+            list.args = items
+                .map(|item| FunctionArg::Unnamed(FunctionArgExpr::Expr(item)))
+                .collect();
+            *expr = Expr::Function(call);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn parsed(text: &str) -> Option<Expr> {
+    let parser = Parser::new(&GenericDialect {}).try_with_sql(text);
+    parser.and_then(|mut parser| parser.parse_expr()).ok()
+}
+
 fn unnamed(argument: &FunctionArg) -> Option<Expr> {
     match argument {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
@@ -122,11 +152,7 @@ fn numbers(list: &Expr) -> Option<Expr> {
             ControlFlow::Continue(())
         }
     }
-    let text = "range(1, coalesce(CAST(array_length(list) AS BIGINT), 0) + 1)";
-    let mut numbers = Parser::new(&GenericDialect {})
-        .try_with_sql(text)
-        .and_then(|mut parser| parser.parse_expr())
-        .ok()?;
+    let mut numbers = parsed("range(1, coalesce(CAST(array_length(list) AS BIGINT), 0) + 1)")?;
     let _ = numbers.visit(&mut Inserted(list)); // which never stops early
     Some(numbers)
 }
@@ -340,6 +366,10 @@ mod tests {
             (
                 "SELECT u FROM t CROSS JOIN LATERAL Unnest(l) AS x(u)",
                 "SELECT u FROM t CROSS JOIN UNNEST(l) AS x (u)",
+            ),
+            (
+                "SELECT u FROM t, unnest([t.a, 7]) AS x(u)",
+                "SELECT u FROM t, UNNEST(make_array(t.a, 7)) AS x (u)",
             ),
             (
                 "SELECT 1 FROM t, LATERAL other(l) AS x(u)",

@@ -237,6 +237,7 @@ async fn lists_of_other_tables_are_unnested_in_from() {
             "1 10; 1 20; 2 NULL; 3 NULL; 4 30; 4 NULL",
         ),
         ("t LEFT JOIN unnest(l) AS x(u) ON u > 10", "1 20; 2 NULL; 3 NULL; 4 30"),
+        ("t JOIN unnest([id, 7]) AS x(u) ON id < 3", "1 1; 1 7; 2 2; 2 7"),
         ("t, unnest(l) WITH ORDINALITY AS x(v, u)", "1 1; 1 2; 4 1; 4 2"),
         (
             "t, LATERAL unnest(l) WITH ORDINALITY AS x(u)",
