@@ -23,11 +23,11 @@ fn compare(left: Value, right: Value, holds: fn(Ordering) -> bool) -> Truth {
 
 /// `OR` of all.
 fn any(truths: impl Iterator<Item = Truth>) -> Truth {
-    truths.fold(Some(false), |all, truth| match (all, truth) {
-        (Some(true), _) | (_, Some(true)) => Some(true),
-        (Some(false), Some(false)) => Some(false),
-        _ => None,
-    })
+    let truths: Vec<Truth> = truths.collect();
+    match truths.contains(&Some(true)) {
+        true => Some(true),
+        false => (!truths.contains(&None)).then_some(false),
+    }
 }
 
 fn shown<T: ToString>(value: Option<T>) -> String {

@@ -60,9 +60,12 @@ pub(crate) struct FlakyStore {
     observer: Mutex<Observer>,
 }
 
+/// What each range is told to that is asked for.
+type TellRange = dyn Fn(&Range<u64>) + Send + Sync;
+
 /// What is told of each range that is asked for.
 #[derive(Clone, Default)]
-struct Observer(Option<Arc<dyn Fn(&Range<u64>) + Send + Sync>>);
+struct Observer(Option<Arc<TellRange>>);
 
 impl fmt::Debug for Observer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
