@@ -1,8 +1,12 @@
 //! Filters above joins whose tables have columns of one name.
 
-use arrow::array::{Int32Array, Int64Array};
+use arrow::array::{Float64Array, Int32Array, Int64Array};
+use arrow::datatypes::DataType;
+use datafusion::common::JoinType;
+use datafusion::functions_aggregate::expr_fn::count;
+use datafusion::logical_expr::{cast, col, lit};
 
-use super::{Tables, array, rows};
+use super::{Tables, array, rows, text};
 
 #[tokio::test]
 async fn filters_reach_the_columns_that_they_name() {
@@ -51,5 +55,41 @@ async fn filters_reach_the_columns_that_they_name() {
         ),
     ] {
         tables.check(sql, expected).await;
+    }
+}
+
+/// A group that is made of the column whose name it has.
+#[tokio::test]
+async fn filters_of_groups_do_not_reach_columns_of_their_name() {
+    let many: Vec<f64> = (0..5000).map(|row| f64::from(row % 50) + 0.5).collect();
+    let few = vec![("k", array(Int32Array::from(vec![2, 3])))];
+    let tables = Tables::new(
+        &[
+            ("t", rows(vec![("x", array(Float64Array::from(many)))])),
+            ("k", rows(few)),
+        ],
+        true,
+    )
+    .await;
+    for kind in ["orc", "parquet", "memory"] {
+        let table = |name: &str| tables.context.table(format!("{name}_{kind}"));
+        let unqualified = table("t")
+            .await
+            .unwrap()
+            .select(vec![(col("x") + lit(0.0)).alias("d")])
+            .unwrap();
+        let whole = cast(col("d"), DataType::Int32);
+        let groups = unqualified
+            .aggregate(vec![whole], vec![count(lit(1)).alias("n")])
+            .unwrap();
+        let joined = groups
+            .join(table("k").await.unwrap(), JoinType::Inner, &["d"], &["k"], None)
+            .unwrap();
+        let found = joined
+            .select_columns(&["k", "n"])
+            .unwrap()
+            .sort_by(vec![col("k")])
+            .unwrap();
+        assert_eq!(text(&found.collect().await.unwrap()), "2 100; 3 100", "{kind}");
     }
 }

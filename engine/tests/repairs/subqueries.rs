@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use arrow::array::Int64Array;
+use arrow::array::{Int16Array, Int32Array, Int64Array};
 use rand::Rng;
 
 use super::{Tables, answer, array, random, rows, seeds};
@@ -310,6 +310,45 @@ async fn rows_of_values_are_found_in_subqueries() {
         (
             "SELECT n FROM o_{} WHERE n > 0 AND ((a + 0, 5) IN (SELECT x, y FROM i_{})) ORDER BY n",
             "1",
+        ),
+    ] {
+        tables.check(sql, expected).await;
+    }
+}
+
+/// Columns of several widths, compared with one another, and conditions that stand twice.
+#[tokio::test]
+async fn values_of_other_types_are_found_in_correlated_subqueries() {
+    let inner = vec![
+        ("s", array(Int16Array::from(vec![Some(1), Some(2), Some(300), None]))),
+        ("h", array(Int64Array::from(vec![Some(1), Some(2), Some(2), Some(1)]))),
+    ];
+    let outer = vec![
+        ("a", array(Int64Array::from(vec![Some(1), Some(2), Some(300), None]))),
+        ("g", array(Int32Array::from(vec![Some(1), Some(2), Some(1), Some(2)]))),
+        ("m", array(Int64Array::from(vec![2, 1, 301, 0]))),
+    ];
+    let tables = Tables::new(&[("i", rows(inner)), ("o", rows(outer))], true).await;
+    for (sql, expected) in [
+        (
+            "SELECT a FROM o_{} o WHERE a IN (SELECT s FROM i_{} i WHERE i.s < o.m) ORDER BY 1",
+            "1; 300",
+        ),
+        (
+            "SELECT a FROM o_{} o WHERE 2 IN (SELECT s FROM i_{} i WHERE i.s <> o.a) ORDER BY 1",
+            "1; 300",
+        ),
+        (
+            "SELECT a, (SELECT count(*) FROM i_{} i WHERE i.h = o.g AND i.h = o.g) AS v FROM o_{} o ORDER BY 1",
+            "1 2; 2 2; 300 2; NULL 2",
+        ),
+        (
+            "SELECT a, (SELECT min(s) FROM i_{} i WHERE i.s = o.a) AS v FROM o_{} o ORDER BY 1",
+            "1 1; 2 2; 300 300; NULL NULL",
+        ),
+        (
+            "SELECT count((SELECT count(*) FROM i_{} i WHERE i.s = o.a)) AS n FROM o_{} o WHERE a < 5",
+            "2",
         ),
     ] {
         tables.check(sql, expected).await;

@@ -1,7 +1,11 @@
 //! [`SoundPushdown`]: DataFusion's rules `FilterPushdown`, which take filters past no columns of one name.
 //!
-//! DataFusion finds a filter's columns in an operator's input by their names. A join's columns may have the same name,
-//! and then it takes the first or the last one. The filter of one table so reaches the other, and rows are lost.
+//! DataFusion finds a filter's columns in an operator's input by their names.
+//!
+//! - A join's columns may have the same name, and then it takes the first or the last one. The filter of one table so
+//!   reaches the other, and rows are lost.
+//! - A group may have the name of a column that it is made of, as `CAST(d AS INT)` has. Its filter so reaches the
+//!   column.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -13,6 +17,8 @@ use datafusion::common::{Result, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::expressions::Column;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr, PlanProperties, replace_children_if_necessary,
@@ -62,7 +68,10 @@ impl PhysicalOptimizerRule for SoundPushdown {
 fn with_barriers(plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
     // A projection finds columns by its expressions, but its own by their names.
     let by_name = !plan.is::<ProjectionExec>();
-    let is_barred = |input: &Arc<dyn ExecutionPlan>| (by_name || input.is::<ProjectionExec>()) && has_one_name(input);
+    let has_groups = has_groups_with_names_of_columns(&plan);
+    let is_barred = |input: &Arc<dyn ExecutionPlan>| {
+        has_groups || ((by_name || input.is::<ProjectionExec>()) && has_one_name(input))
+    };
     if !plan.children().into_iter().any(is_barred) {
         return Ok(Transformed::no(plan));
     }
@@ -78,6 +87,20 @@ fn without_barrier(plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn E
     Ok(match plan.downcast_ref::<Barrier>() {
         Some(Barrier(input)) => Transformed::yes(Arc::clone(input)),
         None => Transformed::no(plan),
+    })
+}
+
+/// Whether a group that is no column of the input has the name of one.
+fn has_groups_with_names_of_columns(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let Some(aggregate) = plan.downcast_ref::<AggregateExec>() else {
+        return false;
+    };
+    let input = aggregate.input().schema();
+    aggregate.group_expr().expr().iter().any(|(group, name)| {
+        let is_column = group
+            .downcast_ref::<Column>()
+            .is_some_and(|column| column.name() == name);
+        !is_column && input.column_with_name(name).is_some()
     })
 }
 

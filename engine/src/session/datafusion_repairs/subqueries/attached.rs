@@ -302,7 +302,7 @@ impl Keyed {
             functions.push(function);
             values.push(ident(name));
         }
-        let groups = keys.iter().map(|(key, _)| key.clone()).collect();
+        let groups = keys.iter().map(|(key, name)| key.clone().alias(name)).collect();
         let grouped = Aggregate::try_new(Arc::new(pulled.plan), groups, functions)?;
         let names = keys.into_iter().map(|(_, name)| name);
         let columns = grouped.schema.columns();
@@ -415,8 +415,13 @@ fn keys(pulled: &Pulled, outer: &DFSchema, names: &Names) -> Result<Option<(Vec<
         if !is_own || !is_outer || key.is_volatile() {
             return Ok(None);
         }
-        let name = names.fresh();
-        keys.push((key.as_ref().clone(), name.clone()));
+        let name = match keys.iter().find(|(known, _)| known == key.as_ref()) {
+            Some((_, name)) => String::clone(name),
+            None => {
+                keys.push((key.as_ref().clone(), names.fresh()));
+                keys[keys.len() - 1].1.clone()
+            }
+        };
         conditions.push(ident(name).eq(value));
     }
     Ok((!keys.is_empty()).then_some((keys, conditions)))

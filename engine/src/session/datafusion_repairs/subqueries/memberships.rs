@@ -140,7 +140,9 @@ fn condition(
             });
             condition(input, negated, place, outer, names)
         }
-        Expr::InSubquery(membership) if is_known(&membership, place)? => Ok((input, Expr::InSubquery(membership))),
+        Expr::InSubquery(membership) if is_known(&membership, place, outer)? => {
+            Ok((input, Expr::InSubquery(membership)))
+        }
         expr => match Membership::of(&expr) {
             Some(membership) if !membership.is_hard() => Ok((input, membership.holds(outer)?)),
             _ => memberships(input, expr, outer, names),
@@ -149,7 +151,7 @@ fn condition(
 }
 
 /// Whether DataFusion plans the condition rightly at its place.
-fn is_known(membership: &InSubquery, place: Place) -> Result<bool> {
+fn is_known(membership: &InSubquery, place: Place, outer: &DFSchema) -> Result<bool> {
     let InSubquery {
         expr,
         subquery,
@@ -158,7 +160,13 @@ fn is_known(membership: &InSubquery, place: Place) -> Result<bool> {
     if has_subquery(expr) || expr.is_volatile() || !is_simple(&subquery.subquery)? {
         return Ok(false);
     }
-    let is_unknown_kept = place == Place::Part || expr.column_refs().is_empty() || is_correlated(&subquery.subquery)?;
+    let is_correlated = is_correlated(&subquery.subquery)?;
+    // DataFusion casts the subquery's column, and gives the cast the column's name. A condition may name the column too.
+    let listed = subquery.subquery.schema().field(0);
+    if is_correlated && expr.get_type(outer)? != *listed.data_type() {
+        return Ok(false);
+    }
+    let is_unknown_kept = place == Place::Part || expr.column_refs().is_empty() || is_correlated;
     Ok(!negated || !is_unknown_kept)
 }
 
