@@ -161,7 +161,7 @@ fn is_known(membership: &InSubquery, place: Place, outer: &DFSchema) -> Result<b
         return Ok(false);
     }
     let is_correlated = is_correlated(&subquery.subquery)?;
-    // DataFusion casts the subquery's column, and gives the cast the column's name. A condition may name the column too.
+    // DataFusion casts the column of the subquery, and the cast has its name. A condition may name the column too.
     let listed = subquery.subquery.schema().field(0);
     if is_correlated && expr.get_type(outer)? != *listed.data_type() {
         return Ok(false);
