@@ -249,44 +249,6 @@ fn without_casts(expr: &Expr) -> String {
     impl VisitorMut for Uncast {
         type Break = ();
 
-        fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
-            if let TableFactor::Function {
-                lateral: true,
-                name,
-                args,
-                with_ordinality,
-                alias,
-            } = factor
-                && let [ObjectNamePart::Identifier(function)] = name.0.as_slice()
-                && function.quote_style.is_none()
-                && function.value.eq_ignore_ascii_case("unnest")
-                && let Some(lists) = args.iter().map(unnamed).collect()
-            {
-                *factor = TableFactor::UNNEST {
-                    alias: alias.take(),
-                    array_exprs: lists,
-                    with_offset: false,
-                    with_offset_alias: None,
-                    with_ordinality: *with_ordinality,
-                };
-            }
-            if let TableFactor::UNNEST {
-                alias,
-                array_exprs,
-                with_ordinality,
-                ..
-            } = factor
-                && *with_ordinality
-                && let [list] = array_exprs.as_slice()
-                && let Some(numbers) = numbers(list)
-            {
-                array_exprs.push(numbers);
-                *with_ordinality = false;
-                name_ordinality(alias);
-            }
-            ControlFlow::Continue(())
-        }
-
         fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
             if let Expr::Cast { expr: inner, .. } = expr {
                 *expr = inner.as_ref().clone();
