@@ -222,6 +222,7 @@ fn each_change_is_switched_off_alone() {
                 "exact_sums",
                 "date_differences",
                 "short_timestamps",
+                "computed_keys",
                 "subqueries",
                 "missing_sorts",
                 "guarded_filters",

@@ -6,6 +6,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod computed_keys;
 mod dates;
 mod decimals;
 mod lists;

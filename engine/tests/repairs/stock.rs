@@ -2,7 +2,7 @@
 
 use arrow::array::{RecordBatch, new_null_array};
 use arrow::datatypes::{DataType, Field};
-use datafusion::prelude::SessionContext;
+use datafusion::prelude::{SessionConfig, SessionContext};
 
 use super::answer_by_datafusion;
 
@@ -70,6 +70,16 @@ async fn datafusion_pushes_filters_to_another_column_of_the_name() {
     }
     let sql = "SELECT r.k FROM l RIGHT JOIN r ON l.k = r.k WHERE l.k IS NULL";
     assert_eq!(answer_by_datafusion(&context, sql).await.unwrap(), "");
+}
+
+/// `computed_keys`: apache/datafusion#18327.
+#[tokio::test]
+async fn datafusion_refuses_orders_by_conditions() {
+    let sql = "SELECT i FROM (SELECT l.i, r.i IS NULL AS m FROM generate_series(1, 9) l(i)
+        LEFT JOIN generate_series(2, 4) r(i) ON l.i = r.i) z ORDER BY abs(i) > 1 OR m";
+    let context = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(2));
+    let found = answer_by_datafusion(&context, sql).await;
+    assert!(found.is_err(), "{found:?}");
 }
 
 /// A session with the column `d` of two dates, in a Parquet file with statistics.

@@ -19,6 +19,7 @@
 //! short_timestamps     timestamps without seconds
 //! sound_pushdown       FilterPushdown past no columns of one name
 //! sound_simplification simplify_expressions without merged IN lists
+//! computed_keys        conditions in keys of an order (apache/datafusion#18327)
 //! missing_sorts        sorts above UNION (apache/datafusion#16171)
 //! subqueries           subqueries where DataFusion plans none, or plans them wrongly
 //! using_keys           RIGHT and FULL JOIN … USING (apache/datafusion#22881)
@@ -34,6 +35,7 @@
 //! ```
 
 mod comparison;
+mod computed_keys;
 mod constant;
 mod date_comparisons;
 mod date_differences;
@@ -65,6 +67,7 @@ use std::sync::Arc;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer};
 
+use computed_keys::ComputedKeys;
 use date_comparisons::DateComparisons;
 use date_differences::DateDifferences;
 use decimal_comparisons::DecimalComparisons;
@@ -98,6 +101,7 @@ fn rules_after_casts() -> Rules {
         Arc::new(ExactSums),
         Arc::new(DateDifferences),
         Arc::new(ShortTimestamps),
+        Arc::new(ComputedKeys),
     ]
 }
 

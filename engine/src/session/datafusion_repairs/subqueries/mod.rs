@@ -21,9 +21,9 @@
 mod attached;
 mod carried;
 mod memberships;
-mod names;
+pub(super) mod names;
 mod one_row;
-mod places;
+pub(super) mod places;
 mod pulled;
 mod references;
 mod simple;

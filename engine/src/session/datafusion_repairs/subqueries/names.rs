@@ -10,11 +10,11 @@ const PREFIX: &str = "__subquery_";
 
 /// A source of names.
 #[derive(Debug)]
-pub(super) struct Names(Cell<usize>);
+pub(in super::super) struct Names(Cell<usize>);
 
 impl Names {
     /// Names that `plan` does not have, though a rule may have given it such names before.
-    pub(super) fn beside(plan: &LogicalPlan) -> Result<Self> {
+    pub(in super::super) fn beside(plan: &LogicalPlan) -> Result<Self> {
         let mut last = 0;
         plan.apply_with_subqueries(|node| {
             for (table, field) in node.schema().iter() {

@@ -9,7 +9,7 @@ use super::names::Names;
 use super::references::{has_subqueries, is_lateral};
 
 /// The node with its expressions rewritten by `attach`, which may give its only input more columns.
-pub(super) fn over_more_columns(
+pub(in super::super) fn over_more_columns(
     node: LogicalPlan,
     mut attach: impl FnMut(LogicalPlan, Expr) -> Result<(LogicalPlan, Expr)>,
 ) -> Result<LogicalPlan> {
@@ -36,7 +36,11 @@ pub(super) fn only(plan: LogicalPlan, columns: Vec<Expr>) -> Result<LogicalPlan>
 }
 
 /// `plan` with more columns, and these.
-pub(super) fn with_columns(plan: LogicalPlan, values: Vec<Expr>, names: &Names) -> Result<(LogicalPlan, Vec<Expr>)> {
+pub(in super::super) fn with_columns(
+    plan: LogicalPlan,
+    values: Vec<Expr>,
+    names: &Names,
+) -> Result<(LogicalPlan, Vec<Expr>)> {
     let fresh: Vec<String> = values.iter().map(|_| names.fresh()).collect();
     let mut columns: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
     columns.extend(values.into_iter().zip(&fresh).map(|(value, name)| value.alias(name)));
