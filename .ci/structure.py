@@ -304,6 +304,12 @@ def expanded_braces(path):
     return [whole for end in ends for whole in expanded_braces(end)]
 
 
+def anchors_of(page):
+    """The places of a page that links can name: its headings, as GitHub writes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def check_paths(files):
     """Links between pages lead to files. Paths in backquotes exist: any part of a path, with or without the ending."""
     known = set()
@@ -313,8 +319,10 @@ def check_paths(files):
     findings = []
     for path in files:
         text = (ROOT / path).read_text() if path.suffix in PROSE else ""
-        for link in re.findall(r"\]\(([^)#\s:]+)(?:#[^)]*)?\)", text):
-            if not (ROOT / path).parent.joinpath(link).exists():
+        for link in re.findall(r"\]\(([^)\s:]+)\)", text) + re.findall(r"^\[[^\]]+\]: ([^\s:]+)$", text, re.MULTILINE):
+            place, _, anchor = link.partition("#")
+            target = (ROOT / path).parent.joinpath(place) if place else ROOT / path
+            if not target.exists() or anchor and anchor not in anchors_of(target):
                 findings.append(f"{path}: the link {link} leads nowhere")
         # Experiments speak of the tree as it was.
         named = [] if "experiments" in path.parts else re.findall(r"`(\w[\w.{},-]*/[\w./{},-]*)`", text)
