@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Checks how the tree is laid out: folder order, circles between files, file lengths, line widths, words.
+"""Checks how the tree is laid out: folder order, circles between files, headers, paths in docs, file lengths, words.
 
     .ci/structure.py             every check; exits with 1 and one line per finding
     .ci/structure.py --arrows    also prints each arrow between files that was read
 
-The folder order is the block ```folder-order``` of docs/ARCHITECTURE.md. A file may use files of its own entry and
-of the entries before it. Arrows come from `use` lines and from paths that begin with crate, super, self or an
+The folder order is the file .ci/folder-order. A file may use files of its own entry and of the entries before it.
+Arrows come from `use` lines and from paths that begin with crate, super, self or an
 imported module; a re-exported name counts as an arrow to the file that defines it. Test modules are left out, and
 so are arrows between a parent file (mod.rs, lib.rs, main.rs) and the files below it.
+
+The header of a parent file that names most of its modules names all. A path that a page of Markdown names exists.
 """
 
 import re
@@ -25,7 +27,8 @@ PARENTS = {"mod.rs", "lib.rs", "main.rs"}
 WORDS = re.compile(r"\b(who|whoever|somebody|nobody|how-manieth)\b", re.IGNORECASE)
 # Files that hold nothing but tests.
 TESTS = re.compile(r"(^|/)tests?(/|\.rs$)|_tests?\.rs$")
-ORDER_BLOCK = re.compile(r"^```folder-order\n(.*?)^```", re.MULTILINE | re.DOTALL)
+ORDER = ".ci/folder-order"
+MODULE = re.compile(r"^(?:pub(?:\([^)]*\))? )?mod (\w+);", re.MULTILINE)
 
 
 def tracked_files():
@@ -218,11 +221,8 @@ def circles(nodes, arrows):
 
 def written_order():
     """Crate folder -> entries in order, and the sets of files that may use each other."""
-    block = ORDER_BLOCK.search((ROOT / "docs/ARCHITECTURE.md").read_text())
-    if block is None:
-        sys.exit("docs/ARCHITECTURE.md: no block ```folder-order```")
     order, recursive = {}, []
-    for line in block.group(1).splitlines():
+    for line in (ROOT / ORDER).read_text().splitlines():
         line = line.split("#")[0].strip()
         if not line:
             continue
@@ -250,13 +250,13 @@ def check_order(files, show_arrows):
         sources = [path for path in files if path.suffix == ".rs" and path.is_relative_to(folder)]
         sources = [path for path in sources if not TESTS.search(path.relative_to(folder).as_posix())]
         if not sources:
-            findings.append(f"docs/ARCHITECTURE.md: folder order names {folder}, which has no source files")
+            findings.append(f"{ORDER}: {folder} has no source files")
             continue
         crate = Crate(Path(folder), sources)
         arrows = crate.arrows()
         for module in crate.modules:
             if entry_of(crate.path(module), entries) is None:
-                findings.append(f"{folder}/{crate.path(module)}: not in the folder order of docs/ARCHITECTURE.md")
+                findings.append(f"{folder}/{crate.path(module)}: not in {ORDER}")
         for user, used in sorted(arrows):
             if show_arrows:
                 print(f"{folder}: {crate.path(user)} -> {crate.path(used)}")
@@ -275,6 +275,60 @@ def check_order(files, show_arrows):
             findings.append(f"{folder}: a circle of {len(names)} files: {' '.join(names)}")
         print(f"{folder}: {len(crate.modules)} files, {len(arrows)} arrows, {counted} circles, "
               f"{len(found) - counted} of recursive data")
+    return findings
+
+
+def check_headers(files):
+    """A header that lists modules lists all: by name or type, in backquotes or in a block of text."""
+    findings = []
+    for path in files:
+        if path.name not in PARENTS or TESTS.search(path.as_posix()):
+            continue
+        text = (ROOT / path).read_text()
+        header = "".join(line[3:] + "\n" for line in text.splitlines() if line.startswith("//!"))
+        listed = re.findall(r"```text(.*?)```", header, re.DOTALL) + re.findall(r"`[^`\n]+`", header)
+        words = set(re.findall(r"\w+", " ".join(listed)))
+        modules = MODULE.findall(without_tests(without_comments_and_strings(text)))
+        missing = [name for name in modules if not words & {name, name.title().replace("_", "")}]
+        if 2 * len(missing) < len(modules):
+            findings += [f"{path}: the header lists modules without {name}" for name in missing]
+    return findings
+
+
+def expanded_braces(path):
+    """`a/{b,c}` gives `a/b` and `a/c`."""
+    found = re.search(r"\{([^{}]*)\}", path)
+    if not found:
+        return [path]
+    ends = [path[: found.start()] + name + path[found.end() :] for name in found.group(1).split(",")]
+    return [whole for end in ends for whole in expanded_braces(end)]
+
+
+def anchors_of(page):
+    """The places of a page that links can name: its headings, as GitHub writes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def check_paths(files):
+    """Links between pages lead to files. Paths in backquotes exist: any part of a path, with or without the ending."""
+    known = set()
+    for path in files:
+        for parts in (path.parts, path.with_suffix("").parts):
+            known.update("/".join(parts[a:b]) for a in range(len(parts)) for b in range(a + 1, len(parts) + 1))
+    findings = []
+    for path in files:
+        text = (ROOT / path).read_text() if path.suffix in PROSE else ""
+        for link in re.findall(r"\]\(([^)\s:]+)\)", text) + re.findall(r"^\[[^\]]+\]: ([^\s:]+)$", text, re.MULTILINE):
+            place, _, anchor = link.partition("#")
+            target = (ROOT / path).parent.joinpath(place) if place else ROOT / path
+            if not target.exists() or anchor and anchor not in anchors_of(target):
+                findings.append(f"{path}: the link {link} leads nowhere")
+        # Experiments speak of the tree as it was.
+        named = [] if "experiments" in path.parts else re.findall(r"`(\w[\w.{},-]*/[\w./{},-]*)`", text)
+        for name in (name.rstrip("/") for whole in named for name in expanded_braces(whole)):
+            if name.split("/")[0] in known and name not in known:
+                findings.append(f"{path}: {name} does not exist")
     return findings
 
 
@@ -306,7 +360,8 @@ def prose_of(path, line):
 
 def main():
     files = tracked_files()
-    findings = check_order(files, "--arrows" in sys.argv[1:]) + check_text(files)
+    findings = check_order(files, "--arrows" in sys.argv[1:])
+    findings += check_headers(files) + check_paths(files) + check_text(files)
     for finding in findings:
         print(finding)
     print(f"structure: {len(files)} files, {len(findings)} findings")

@@ -28,15 +28,19 @@
 //! ```text
 //! redaction       text without the passwords of URLs
 //! printable       whether values have a text
+//! setting_words   settings whose values are words
+//! device_settings the settings that a device is opened with
 //! store_error     StoreError: why a place in a store cannot be used
 //! error, config   errors; the settings
 //! caught_panic    CaughtPanic: a panic in a statement as its error
 //! statement_events
 //!                 a statement on a worker, and its messages
+//! one_shot_input  a stream as the input of an operator that is made while a query runs
 //! store           object stores by URL: S3, GCS, Azure, HTTP, NVMe namespaces
 //! file            local files and objects as sources of bytes, and the cache of their metadata
 //! table           the files of a table: listing, schema, partition values, statistics
 //! scan            the on-demand scan: prune, filter, read the other columns for the rows that passed
+//! aggregate       few groups by index on the CPU, and minima of floats
 //! output          files that statements write
 //! listed_scan     the scan of files that a ListingTable has listed
 //! orc_format      ORC as a file format of DataFusion, over `output` and `listed_scan`

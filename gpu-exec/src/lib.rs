@@ -9,8 +9,9 @@
 //! abi              structs that host and kernels share, one file for each device header
 //! output           partial aggregates, with what they cost
 //! codegen          a program to a kernel's source, and what kernels leave to partial aggregates
-//! decode           the kernel that decodes columns, and batches of stored bytes for it
+//! validity         a bit for each row that has a value
 //! decompress       the kernel that decompresses chunks, and calls of nvCOMP
+//! decode           the kernel that decodes columns, and batches of stored bytes for it
 //! generated_kernels
 //!                  kernels by program and shape
 //! code_folder      machine code in files, for later processes

@@ -7,6 +7,8 @@
 //! | --- | --- |
 //! | `stack` | [`Stack`](stack::Stack): queues, cache, controller and storages, built once and reused |
 //! | `source`, `column` | a storage's cache keys; a column's extents |
+//! | `command_server` | what answers commands: the software controller, or an NVMe controller |
+//! | `controller_queues` | queue pairs of an NVMe controller that kernels drive |
 //! | `queues`, `cache` | their memory and start state |
 //! | `abi` | mirrors of the structs of `device/*.h` |
 //! | `device_headers` | the headers of `device/` as text for a compiler |

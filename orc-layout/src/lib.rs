@@ -18,8 +18,9 @@
 //! async_reader     the same over a source whose bytes take time to come (feature `async`)
 //! write            arrow arrays -> an ORC file laid out for on-demand reading
 //!
-//! below them: codec and chunk (compression), schema, statistics, bloom, selection, source, proto and wire (protobuf),
-//!             read_options, calendar, writer_zone, error
+//! below them: codec and chunk (compression), schema, text_type, statistics, bloom, selection, row_selector, source,
+//!             file_source, streams, postscript, proto and wire (protobuf), read_options, calendar, writer_zone,
+//!             decimal_text, error
 //! ```
 //!
 //! **Invariant:** no input, however corrupt, makes this crate panic or loop for ever; it returns a [`LayoutError`] with

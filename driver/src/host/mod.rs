@@ -7,6 +7,7 @@
 //! | file | what |
 //! | --- | --- |
 //! | `dma` | shared memory with a bus address for each page |
+//! | `device_options` | how a controller is driven |
 //! | `data_pointer` | PRPs, PRP lists and SGLs |
 //! | `session` | the time between two resets |
 //! | `queue_pair` | rings, doorbells, commands in flight |

@@ -13,7 +13,7 @@
 //!
 //! A storage is a namespace: a number of logical blocks, rounded up to whole 4 KiB. Bytes between the end of a file and
 //! the end of its last 4 KiB read as zeros. Each controller thread opens its own [`Channel`] and keeps many reads in
-//! flight on it.
+//! flight on it. `immediate_channel` is that of storages without asynchronous I/O.
 
 mod cached_file;
 #[cfg(target_os = "linux")]

@@ -14,11 +14,12 @@
 //! | `interrupts`, `threads` | Ctrl-C and other signals; the threads that run queries |
 //! | `scratch_folder` | the folder of a command's temporary files |
 //! | `output` | standard output, or a file that is published when it is complete |
+//! | `pager`, `result_output` | a program for long results; where the rows of statements go |
 //! | `text_table`, `separated_values` | aligned text; comma- and tab-separated values |
 //! | `column_headings` | the names of a result's columns |
 //! | `result_writer` | results as table, csv, tsv, json, ndjson |
 //! | `calibrate` | this machine's rates, measured |
-//! | `progress` | the progress line of a query |
+//! | `progress`, `disk_reads` | the progress line of a query; bytes that disks have read for the process |
 //! | `session`, `session_tables` | an SQL session; its tables |
 //! | `statement_splitter`, `statement_runner` | input to statements; one statement beside its printing loop |
 //! | `backslash_command`, `shell` | `\d`, `\timing` and others; the session in which statements and commands run |

@@ -7,6 +7,7 @@
 //! runtime_options  settings with defaults that rarely change
 //! warmup           work that is done before the first query needs it
 //! planner          a request is validated, its files are opened, and each column gets a backing; nothing is moved
+//! kept_plans       plans of queries that found all their columns resident
 //! file_io          reading files, through the page cache or past it
 //! memory           device memory and pinned memory, and what is cached in them
 //! transfer         copy jobs for what is missing, and the threads that do them
@@ -16,8 +17,7 @@
 //! launch           kernels, launched behind the copies; results
 //! ```
 //!
-//! Order of use: turn_queue, file_io, memory, transfer, decoding, paging, io_stack, warmup, runtime_options,
-//! query_resources, device_state, planner, kept_plans, launch. Each uses only those before it.
+//! `.ci/folder-order` has their order of use.
 
 mod decoding;
 mod device_state;

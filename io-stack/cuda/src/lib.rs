@@ -10,6 +10,7 @@
 //! | `module`, `args`, `plain` | kernels and their arguments |
 //! | `compile`, `nvrtc`, `host_compiler`, `linker`, `compiled` | text to machine code |
 //! | `host_machine`, `host_kernel`, `host_work` | kernels on host threads |
+//! | `host_lanes` | the lanes of a warp there |
 //! | `host_faults` | operations on host threads that fail on purpose |
 //! | `nvcomp`, `nvcomp_functions` | NVIDIA's decompressors, if they are installed |
 //! | [`machine_report`] | what this machine has, and what is missing |

@@ -8,7 +8,7 @@
 //! record_batch_reader: a scan that reads from its source as it decodes
 //! ```
 //!
-//! beside them: projection, filter, options, metadata with output_column (types of the batches)
+//! Beside them: `projection`, `filter`, `options`, `metadata` with `output_column` (types of the batches).
 
 mod batch_queue;
 mod builder;

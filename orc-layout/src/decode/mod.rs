@@ -10,7 +10,7 @@
 //!
 //! - encodings: `rle_v1`, `rle_v2` and `bit_unpacking` (integers), `byte_rle`, `boolean`, `bits` (bitmaps)
 //! - types: `numeric`, `decimal`, `timestamp` with `clock`, `hybrid_date`, `nested`
-//! - text: `string`, `dictionary`, `char_text`
+//! - text: `string`, `dictionary` with `entries`, `char_text`
 //! - `direct`: values read in place
 
 mod bit_unpacking;
