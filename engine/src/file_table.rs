@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
 use datafusion::common::plan_err;
+use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig};
 use datafusion::error::Result;
 use datafusion::execution::SessionState;
 
+use crate::files_table::FilesTable;
 use crate::orc_table::OrcTable;
 use crate::redaction::without_passwords;
 use crate::store::secrets::Secrets;
 use crate::store::store_location::listing_url;
+use crate::table::listing::{FoundFile, find_files_if_any};
 
 /// A format of files other than ORC.
 struct Format {
@@ -79,47 +82,186 @@ pub(crate) fn compression_of(format: &str, locations: &[String]) -> Option<&'sta
         .then_some(first)
 }
 
+/// How files are opened, where their ends do not say it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FileChoice {
+    /// `csv`, `json`, `arrow`, `parquet` or `orc`.
+    pub(crate) format: Option<&'static str>,
+    /// Options of the format, by DataFusion's names.
+    pub(crate) options: HashMap<String, String>,
+    /// Whether each row has its file, in the column `filename`.
+    pub(crate) has_names: bool,
+}
+
 /// Opens the files at `location` (file, folder, glob or URL). The end of the location decides the format:
 ///
 /// - `.csv`, `.tsv`, `.arrow`, `.feather`, `.ipc`, `.parquet` as they say; the first line of CSV and TSV has the names;
 /// - `.json`, `.ndjson` and `.jsonl`: one object per line;
 /// - these text files with `.gz`, `.bz2`, `.xz` or `.zst` after that: compressed;
+/// - a folder, or a glob without such an end, has the format of the files inside;
 /// - anything else is ORC.
 ///
 /// # Errors
-/// As [`OrcTable::open`]; if there is no such file, or the session does not read the format.
+/// As [`OrcTable::open`]; if there is no such file, the session does not read the format, or a folder has files of
+/// several formats.
 pub(crate) async fn open(state: &SessionState, location: &str) -> Result<Arc<dyn TableProvider>> {
+    open_as(state, &[location.to_owned()], &FileChoice::default()).await
+}
+
+/// Opens the files at `locations` as one table, as a choice says.
+///
+/// # Errors
+/// As [`open`], and if ORC files are to have options or names.
+pub(crate) async fn open_as(
+    state: &SessionState,
+    locations: &[String],
+    choice: &FileChoice,
+) -> Result<Arc<dyn TableProvider>> {
     let secrets = state.config().get_extension::<Secrets>();
-    let hidden = secrets.map_or_else(|| location.to_owned(), |secrets| secrets.hide_password(location));
-    let location = hidden.as_str();
-    let shown = without_passwords(location);
-    let (lower, compression) = uncompressed(location);
-    let Some(Format { end, name, delimiter }) = format_of(&lower) else {
-        if let Some((end, _)) = compression.filter(|_| lower.ends_with(".orc")) {
-            return plan_err!("{shown}: an ORC file inside a {end} file: unpack it first");
-        }
-        return Ok(Arc::new(OrcTable::open(state, &[location.to_owned()]).await?));
+    let hide = |location: &String| {
+        let location = with_home(location);
+        secrets
+            .as_ref()
+            .map_or_else(|| location.clone(), |secrets| secrets.hide_password(&location))
     };
-    if let Some((end, _)) = compression.filter(|_| !["csv", "json"].contains(name)) {
-        return plan_err!("{shown}: a {name} file inside a {end} file: unpack it first");
+    let locations: Vec<String> = locations.iter().map(hide).collect();
+    let Some(first) = locations.first() else {
+        return plan_err!("no file is named");
+    };
+    let shown = without_passwords(first);
+    let (mut lower, mut compression) = uncompressed(first);
+    let mut inside = None;
+    if choice.format.is_none() && format_of(&lower).is_none() && compression.is_none() {
+        // Only if they are no ORC files is looked what they are: a listing of a store takes long.
+        let orc = open_orc(state, &locations, choice).await;
+        let Err(error) = orc else {
+            return orc;
+        };
+        inside = end_inside(state, &locations).await?;
+        let Some(name) = &inside else {
+            return Err(error);
+        };
+        (lower, compression) = uncompressed(name);
+    }
+    let by_end = format_of(&lower);
+    let name = choice.format.or(by_end.map(|format| format.name)).unwrap_or("orc");
+    if let Some((end, _)) = compression.filter(|_| !["csv", "json"].contains(&name)) {
+        let (article, name) = if name == "orc" { ("an", "ORC") } else { ("a", name) };
+        return plan_err!("{shown}: {article} {name} file inside a {end} file: unpack it first");
+    }
+    if name == "orc" {
+        return open_orc(state, &locations, choice).await;
     }
     let Some(factory) = state.get_file_format_factory(name) else {
         return plan_err!("{shown}: this program does not read {name} files");
     };
-    let is_pattern = location.contains(['*', '?', '[']);
-    if !location.contains("://") && !is_pattern && !std::path::Path::new(location).exists() {
-        return plan_err!("{shown}: no such file or folder");
-    }
     let mut options = HashMap::new();
-    if let Some(delimiter) = delimiter {
-        options.insert("format.delimiter".to_owned(), (*delimiter).to_owned());
+    if let Some(delimiter) = by_end.and_then(|format| format.delimiter) {
+        options.insert("format.delimiter".to_owned(), delimiter.to_owned());
     }
     if let Some((_, compression)) = compression {
         options.insert("format.compression".to_owned(), compression.to_owned());
     }
+    options.extend(choice.options.clone());
     let format = factory.create(state, &options)?;
-    let end_bytes = end.len() + compression.map_or(0, |(end, _)| end.len());
-    let listing = ListingOptions::new(format).with_file_extension(location[location.len() - end_bytes..].to_owned());
+    let is_single = !choice.has_names && choice.format.is_none() && inside.is_none();
+    match (locations.as_slice(), by_end) {
+        ([location], Some(by_end)) if is_single && is_in_one_folder(location) => {
+            let end_bytes = by_end.end.len() + compression.map_or(0, |(end, _)| end.len());
+            listing(state, location, name, format, end_bytes).await
+        }
+        _ => {
+            let mut found = find_files_if_any(state, &locations).await?;
+            let ends: Vec<&str> = FORMATS
+                .iter()
+                .filter(|format| format.name == name)
+                .map(|format| format.end)
+                .collect();
+            found.retain(|file| {
+                let (name, _) = uncompressed(&file.name);
+                file.is_named || ends.iter().any(|end| name.ends_with(end))
+            });
+            if found.is_empty() {
+                return match locations.iter().find(|location| is_missing(location)) {
+                    Some(missing) => plan_err!("{}: no such file or folder", without_passwords(missing)),
+                    None => plan_err!("{shown}: no {name} file there"),
+                };
+            }
+            Ok(Arc::new(
+                FilesTable::open(state, format, found, choice.has_names).await?,
+            ))
+        }
+    }
+}
+
+async fn open_orc(state: &SessionState, locations: &[String], choice: &FileChoice) -> Result<Arc<dyn TableProvider>> {
+    if choice.has_names || !choice.options.is_empty() {
+        return plan_err!("ORC files are read without options: read_orc('path')");
+    }
+    Ok(Arc::new(OrcTable::open(state, locations).await?))
+}
+
+/// A path with the user's home folder in the place of `~`.
+fn with_home(location: &str) -> String {
+    match (location.strip_prefix("~/"), std::env::var("HOME")) {
+        (Some(rest), Ok(home)) => format!("{home}/{rest}"),
+        _ => location.to_owned(),
+    }
+}
+
+/// Whether a local path without wildcards names nothing.
+fn is_missing(location: &str) -> bool {
+    let is_pattern = location.contains(['*', '?', '[']);
+    !location.contains("://") && !is_pattern && !std::path::Path::new(location).exists()
+}
+
+/// Whether wildcards stand in the last part of a location alone, and the location is no folder.
+fn is_in_one_folder(location: &str) -> bool {
+    let folders = location.rsplit_once('/').map_or("", |(folders, _)| folders);
+    !folders.contains(['*', '?', '[']) && !std::path::Path::new(location).is_dir()
+}
+
+/// The name of a file of another format than ORC in folders and globs. `None`: their files are ORC, or there are none.
+///
+/// # Errors
+/// If the files are of several formats.
+async fn end_inside(state: &SessionState, locations: &[String]) -> Result<Option<String>> {
+    let is_folder = |location: &String| {
+        location.ends_with('/') || location.contains(['*', '?', '[']) || std::path::Path::new(location).is_dir()
+    };
+    if !locations.iter().all(is_folder) {
+        return Ok(None);
+    }
+    let found = find_files_if_any(state, locations).await?;
+    let format = |file: &FoundFile| format_of(&uncompressed(&file.name).0).map_or("orc", |format| format.name);
+    let Some(first) = found.first() else {
+        return Ok(None);
+    };
+    match found.iter().find(|file| format(file) != format(first)) {
+        Some(other) if format(first) != "orc" || format(other) != "orc" => plan_err!(
+            "{} and {} are files of different formats: name those of one, as in '*.{}'",
+            first.name,
+            other.name,
+            format(first)
+        ),
+        _ => Ok((format(first) != "orc").then(|| first.name.to_string())),
+    }
+}
+
+/// The files of one location, as DataFusion lists them.
+async fn listing(
+    state: &SessionState,
+    location: &str,
+    name: &str,
+    format: Arc<dyn FileFormat>,
+    end_bytes: usize,
+) -> Result<Arc<dyn TableProvider>> {
+    let shown = without_passwords(location);
+    if is_missing(location) {
+        return plan_err!("{shown}: no such file or folder");
+    }
+    let end = location[location.len() - end_bytes..].to_owned();
+    let listing = ListingOptions::new(format).with_file_extension(end);
     let url = listing_url(location)?;
     let config = ListingTableConfig::new(url).with_listing_options(listing);
     let config = match config.infer_schema(state).await {

@@ -49,10 +49,12 @@
 //!                 tables of CREATE EXTERNAL TABLE … STORED AS ORC
 //! gpu             filtered aggregates on a GPU: the optimizer rule, the operator, the state cached between queries
 //! named_files     DataFusion's formats, whose errors name the file
+//! files_table     a table of files of another format in folders, by globs or by a list
 //! file_table      a table of files of any format, by the end of the location
 //! plan_codec      GrampusCodec: operators as bytes, for plans that travel
 //! scan_io         the I/O of a plan, over `scan` and `gpu`
 //! device_path     the device that runs a plan, with the reason
+//! sql_functions   functions of SQL that DataFusion lacks
 //! session         a DataFusion session with all of them; the plan cache
 //! ```
 //!
@@ -66,6 +68,7 @@ mod device_settings;
 pub mod error;
 pub mod file;
 mod file_table;
+mod files_table;
 pub mod gpu;
 mod listed_scan;
 mod named_files;
@@ -82,6 +85,7 @@ mod scan;
 mod scan_io;
 pub mod session;
 mod setting_words;
+mod sql_functions;
 pub mod statement_events;
 mod store;
 mod store_error;

@@ -46,6 +46,7 @@ use crate::gpu::session::GpuSession;
 use crate::named_files::named_format::NamedFormatFactory;
 use crate::orc_format::OrcFormatFactory;
 use crate::orc_table_factory::OrcTableFactory;
+use crate::sql_functions;
 use crate::store::lazy_stores::LazyStores;
 
 /// One runtime for any number of sessions, threads and tokio runtimes. Clones are the same runtime.
@@ -260,6 +261,9 @@ impl Grampus {
             RepairedFunction::replace_in(functions);
             MapEntries::replace_in(functions);
             Shift::replace_in(builder.window_functions().get_or_insert_default());
+        }
+        if has(SessionChange::SqlFunctions) {
+            builder = sql_functions::install(builder);
         }
         if has(SessionChange::FilterSamples) {
             FilterSamples::insert_into(builder.physical_optimizers().get_or_insert_default());

@@ -11,8 +11,12 @@
 //! new_table          a table that the catalog gets when its rows are complete
 //! query_mark         what the parser does not read of a statement, as a mark of its query
 //! row_memberships    (a, b) IN (SELECT …)
+//! json_forms         operators and paths of JSON
+//! macros             functions that are short for expressions
 //! select_forms       forms of queries that DataFusion does not plan
 //! statement_depth    statements that are too deep for the threads' stacks
+//! copy_options       COPY … TO 'file' (format csv), COPY … FROM
+//! dialect            the dialect in which they are parsed
 //! statement_parser   the statements of a text
 //! statement_expressions
 //!                    the expressions of a statement
@@ -25,6 +29,7 @@
 //! statement_options  OPTIONS of stores and OPTIONS of formats
 //! statement_secrets  statements without passwords and keys
 //! store_statements   stores of the OPTIONS of CREATE EXTERNAL TABLE and COPY
+//! read_functions     read_csv, read_parquet, glob … as names of tables
 //! path_tables        tables named by a path: SELECT … FROM 'data/trips.orc'
 //! replaced_files     an analyzer rule that lists the files which INSERT OVERWRITE replaces
 //! char_literals      an analyzer rule for comparisons of CHAR columns with literals
@@ -48,11 +53,14 @@ mod char_literals;
 mod column_summaries;
 mod comparisons;
 mod cooperative_joins;
+mod copy_options;
 mod create_table_as;
 mod datafusion_repairs;
+mod dialect;
 mod distinct_from;
 mod filter_samples;
 mod grampus;
+mod json_forms;
 mod key_set;
 mod large_limits;
 mod limited_pool;
@@ -60,11 +68,13 @@ mod listed_once;
 pub mod logical_plan;
 mod long_chains;
 mod machine_memory;
+mod macros;
 mod names;
 mod new_table;
 mod path_tables;
 pub mod plan_cache;
 mod query_mark;
+mod read_functions;
 mod replaced_files;
 mod row_memberships;
 mod select_forms;

@@ -27,19 +27,25 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::create_table_as::statement_to_plan;
 use super::datafusion_repairs::written_numbers::keep_digits;
+use super::json_forms::JsonForms;
 use super::select_forms::SelectForms;
+use super::{macros, read_functions};
 
 /// Replacements of names in one statement. Each of them needs one more planning.
 const MAX_REPLACEMENTS: usize = 1000;
 
-/// Gives tables the spelling that the catalog has, and queries the [`SelectForms`] that DataFusion plans. Returns the
+/// Gives tables the spelling that the catalog has, and queries the [`SelectForms`] that DataFusion plans. Functions of
+/// [`macros`] become expressions. Returns the
 /// names that the catalog lacks.
 ///
 /// # Errors
-/// If a name matches several tables in other letter cases.
+/// If a name matches several tables in other letter cases, and as [`macros::expand`].
 pub(super) fn match_tables(state: &SessionState, statement: &mut Statement) -> Result<Vec<TableReference>> {
     let mut respelt = Vec::new();
     visit(statement, &mut SelectForms);
+    visit(statement, &mut JsonForms);
+    read_functions::name_calls(state, statement);
+    macros::expand(state, statement)?;
     let mut named = state.resolve_table_references(statement)?;
     named.extend(dropped(state, statement)?);
     for reference in named {

@@ -1,4 +1,5 @@
-//! `PathTableFactory`: tables named by a path, as in `SELECT … FROM 'data/trips.orc'`.
+//! `PathTableFactory`: tables named by a path, as in `SELECT … FROM 'data/trips.orc'`, or by a call of a function that
+//! reads files.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -9,6 +10,7 @@ use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::prelude::SessionContext;
 
+use super::read_functions::FileCall;
 use crate::file_table;
 
 /// The session with a catalog that also resolves paths.
@@ -45,12 +47,16 @@ impl fmt::Debug for PathTableFactory {
 #[async_trait]
 impl UrlTableFactory for PathTableFactory {
     async fn try_new(&self, path: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        if !looks_like_a_path(path) {
+        let call = FileCall::parse(path)?;
+        if call.is_none() && !looks_like_a_path(path) {
             return Ok(None);
         }
         let Some(state) = self.state.get().and_then(|state| state()) else {
             return Ok(None);
         };
+        if let Some(call) = call {
+            return Ok(Some(call.open(&state).await?));
+        }
         Ok(Some(file_table::open(&state, path).await?))
     }
 }

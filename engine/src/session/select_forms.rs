@@ -5,14 +5,18 @@
 //! - `SELECT e, e::TEXT`: DataFusion names a column by its expression without casts, and refuses two of one name. The
 //!   cast gets its text as alias.
 //! - `(a, b) IN (SELECT x, y …)` is `EXISTS`.
+//! - `CREATE TEMP TABLE` and `CREATE TEMP VIEW` are those without `TEMP`.
+//! - `FETCH FIRST n ROWS ONLY` is `LIMIT n`.
+//! - `'text'.upper()` is `upper('text')`.
+//! - `a // b` is `a / b`, which is whole for integers.
 //! - `LATERAL unnest(list)` is `unnest(list)`. `WITH ORDINALITY` is a second list, of the elements' numbers.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectNamePart, Select, SelectFlavor, SelectItem,
-    TableAlias, TableAliasColumnDef, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut,
-    WildcardAdditionalOptions,
+    AccessExpr, BinaryOperator, Expr, Fetch, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, LimitClause,
+    ObjectNamePart, Query, Select, SelectFlavor, SelectItem, TableAlias, TableAliasColumnDef, TableFactor, Value,
+    ValueWithSpan, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -24,6 +28,46 @@ pub(super) struct SelectForms;
 
 impl VisitorMut for SelectForms {
     type Break = ();
+
+    fn pre_visit_statement(&mut self, statement: &mut Statement) -> ControlFlow<()> {
+        // A session keeps its tables and views to itself.
+        match statement {
+            Statement::CreateTable(table) => table.temporary = false,
+            Statement::CreateView(view) => view.temporary = false,
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        if let Some(Fetch {
+            with_ties: false,
+            percent: false,
+            quantity,
+        }) = &query.fetch
+        {
+            let rows = quantity.clone().or_else(|| parsed("1"));
+            match &mut query.limit_clause {
+                none @ None => {
+                    let (offset, limit_by) = (None, Vec::new());
+                    *none = Some(LimitClause::LimitOffset {
+                        limit: rows,
+                        offset,
+                        limit_by,
+                    });
+                    query.fetch = None;
+                }
+                Some(LimitClause::LimitOffset {
+                    limit: limit @ None, ..
+                }) => {
+                    *limit = rows;
+                    query.fetch = None;
+                }
+                Some(_) => {} // DataFusion refuses FETCH
+            }
+        }
+        ControlFlow::Continue(())
+    }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         if select.flavor == SelectFlavor::FromFirstNoSelect && select.projection.is_empty() {
@@ -88,6 +132,12 @@ impl VisitorMut for SelectForms {
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         Form::Value.replace_in(expr);
+        call_chained(expr);
+        if let Expr::BinaryOp { op, .. } = expr
+            && *op == BinaryOperator::DuckIntegerDivide
+        {
+            *op = BinaryOperator::Divide;
+        }
         if let Expr::Like {
             pattern, escape_char, ..
         }
@@ -125,6 +175,41 @@ impl VisitorMut for ArrayCalls {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// Makes a call of a function behind a dot.
+fn call_chained(expr: &mut Expr) {
+    let Expr::CompoundFieldAccess { root, access_chain } = expr else {
+        return;
+    };
+    if !access_chain
+        .iter()
+        .any(|access| matches!(access, AccessExpr::Dot(Expr::Function(_))))
+    {
+        return;
+    }
+    let mut value = root.as_ref().clone();
+    for access in std::mem::take(access_chain) {
+        value = match access {
+            AccessExpr::Dot(Expr::Function(mut call)) => {
+                if let FunctionArguments::List(list) = &mut call.args {
+                    list.args.insert(0, FunctionArg::Unnamed(FunctionArgExpr::Expr(value)));
+                }
+                Expr::Function(call)
+            }
+            access => match value {
+                Expr::CompoundFieldAccess { root, mut access_chain } => {
+                    access_chain.push(access);
+                    Expr::CompoundFieldAccess { root, access_chain }
+                }
+                value => Expr::CompoundFieldAccess {
+                    root: Box::new(value),
+                    access_chain: vec![access],
+                },
+            },
+        };
+    }
+    *expr = value;
 }
 
 fn parsed(text: &str) -> Option<Expr> {

@@ -33,6 +33,8 @@ pub enum SessionChange {
     /// The functions `round`, `trunc` and `to_timestamp` for odd numbers, and `lead` and `lag` with IGNORE NULLS. They
     /// replace DataFusion's functions, and no others of these names.
     RepairedFunctions,
+    /// Functions that DataFusion lacks, such as `date_diff`, `mode` and `format`, those of JSON, and slices of texts.
+    SqlFunctions,
     /// The optimizer rule `filter_samples`: in plans with joins, the filters of scans over local ORC files are
     /// evaluated on a few thousand rows. The rule runs before DataFusion's `join_selection`.
     FilterSamples,
@@ -53,7 +55,7 @@ pub enum SessionChange {
 
 impl SessionChange {
     /// All changes, in the order in which the rules run.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::OrcTables,
         Self::OrcFormat,
         Self::PlanCache,
@@ -64,6 +66,7 @@ impl SessionChange {
         Self::ParquetNans,
         Self::DrawnOnce,
         Self::RepairedFunctions,
+        Self::SqlFunctions,
         Self::FilterSamples,
         Self::GpuAggregates,
         Self::IndexedAggregates,

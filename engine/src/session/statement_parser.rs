@@ -2,23 +2,29 @@
 //!
 //! The SQL parser does not know these two. The word `SUMMARIZE` is replaced by another of the same length: `SUMMARIZE
 //! trips` is read as `FROM      trips`, and `SUMMARIZE SELECT …` as the query alone. In the same way, the parser reads
-//! spaces in the place of a table's head. So places in errors stay. The queries are marked afterwards.
+//! spaces in the place of a table's head, and of the options that [`CopyOptions`] reads. So places in errors stay. The
+//! queries are marked afterwards.
+
+use std::ops::Range;
 
 use datafusion::common::plan_datafusion_err;
 use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::{DFParserBuilder, Statement};
-use datafusion::sql::sqlparser::dialect::{Dialect, dialect_from_str};
+use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
+use super::copy_options::CopyOptions;
 use super::statement_depth::check_depth;
 use super::statement_text::{begins_query, is_keyword, offset, statements};
-use super::{create_table_as, distinct_from, long_chains, statement_secrets, summary};
+use super::{copy_options, create_table_as, dialect, distinct_from, long_chains, statement_secrets, summary};
 
 const SUMMARIZE: &str = "SUMMARIZE";
 /// A word of each head.
 const LOCATION: &str = "LOCATION";
+/// A statement of its own options.
+const COPY: &str = "COPY";
 
 /// The statements of a text, in the session's dialect.
 ///
@@ -29,8 +35,7 @@ const LOCATION: &str = "LOCATION";
 /// If the text is no SQL, or too deep for the stack of a thread.
 pub fn parse_statements(state: &SessionState, text: &str) -> Result<Vec<Statement>> {
     let options = &state.config_options().sql_parser;
-    let dialect = dialect_from_str(options.dialect)
-        .ok_or_else(|| plan_datafusion_err!("there is no SQL dialect named {}", options.dialect))?;
+    let dialect = dialect::of_session(state)?;
     check_depth(text, dialect.as_ref())?;
     let (text, unread) = readable(text, dialect.as_ref());
     let mut parser = DFParserBuilder::new(text.as_str())
@@ -45,9 +50,11 @@ pub fn parse_statements(state: &SessionState, text: &str) -> Result<Vec<Statemen
         match unread {
             Unread::Summarize => summary::mark(statement),
             Unread::Head(head) => create_table_as::mark(statement, &head),
+            Unread::Copy(options) => options.apply(statement)?,
         }
     }
     for statement in &mut statements {
+        copy_options::compress_by_name(statement);
         distinct_from::mend(&text, statement);
         long_chains::balance(&text, statement);
         statement_secrets::hide(state, statement);
@@ -60,10 +67,7 @@ pub fn parse_statements(state: &SessionState, text: &str) -> Result<Vec<Statemen
 /// # Errors
 /// If it is.
 pub fn check_expression(state: &SessionState, text: &str) -> Result<()> {
-    match dialect_from_str(state.config_options().sql_parser.dialect) {
-        Some(dialect) => check_depth(text, dialect.as_ref()),
-        None => Ok(()),
-    }
+    check_depth(text, dialect::of_session(state)?.as_ref())
 }
 
 /// The only statement of a text.
@@ -86,13 +90,15 @@ enum Unread {
     Summarize,
     /// The head of `CREATE EXTERNAL TABLE … AS`.
     Head(String),
+    /// The options of `COPY … TO` in parentheses.
+    Copy(CopyOptions),
 }
 
 /// The text as the SQL parser reads it, and what it does not read, with the statements' numbers.
 fn readable(text: &str, dialect: &dyn Dialect) -> (String, Vec<(usize, Unread)>) {
     let (mut readable, mut unread) = (text.to_owned(), Vec::new());
     let upper = text.to_ascii_uppercase();
-    if ![SUMMARIZE, LOCATION].iter().any(|word| upper.contains(word)) {
+    if ![SUMMARIZE, LOCATION, COPY].iter().any(|word| upper.contains(word)) {
         return (readable, unread);
     }
     // The parser reports what is wrong with the text.
@@ -103,10 +109,18 @@ fn readable(text: &str, dialect: &dyn Dialect) -> (String, Vec<(usize, Unread)>)
     // From the end, so that places before stay.
     for (number, tokens) in statements.into_iter().rev() {
         if let Some((head, query)) = create_table_as::head(text, &tokens) {
-            let range = offset(text, tokens[0].span.start)..offset(text, query);
-            let blank = |letter| if letter == '\n' { '\n' } else { ' ' };
-            readable.replace_range(range.clone(), &text[range].chars().map(blank).collect::<String>());
+            blank(&mut readable, offset(text, tokens[0].span.start)..offset(text, query));
             unread.push((number, Unread::Head(head)));
+            continue;
+        }
+        if let Some((range, options)) = CopyOptions::find(text, &tokens) {
+            blank(&mut readable, range);
+            unread.push((number, Unread::Copy(options)));
+            continue;
+        }
+        if let Some((range, insertion)) = copy_options::insertion(text, &tokens) {
+            // Places behind it in its line are wrong; the statement is mostly alone.
+            readable.replace_range(range, &insertion);
             continue;
         }
         let mut tokens = tokens.into_iter().skip_while(|token| is_explain(&token.token));
@@ -120,6 +134,13 @@ fn readable(text: &str, dialect: &dyn Dialect) -> (String, Vec<(usize, Unread)>)
         }
     }
     (readable, unread)
+}
+
+/// Puts spaces in the place of what the parser does not read.
+fn blank(text: &mut String, range: Range<usize>) {
+    let letter = |letter| if letter == '\n' { '\n' } else { ' ' };
+    let blank: String = text[range.clone()].chars().map(letter).collect();
+    text.replace_range(range, &blank);
 }
 
 fn is_summarize(token: &Token) -> bool {

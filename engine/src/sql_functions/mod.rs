@@ -1,0 +1,78 @@
+//! Functions of SQL that DataFusion lacks, by the names and with the meaning that DuckDB gives them.
+//!
+//! ```text
+//! lengths        len: characters, bytes, elements
+//! type_names     typeof: a type as SQL writes it
+//! slices         text[from:to]
+//! similarities   distances and similarities of two texts
+//! format_text    a format and its places
+//! formats        format and printf
+//! time_fields    a time as fields of the calendar
+//! date_diff      boundaries between two times
+//! age            the interval between two times in years, months and days
+//! value_counts   mode, histogram and entropy
+//! moments        skewness and kurtosis
+//! ```
+//!
+//! The functions of JSON are those of the package `datafusion-functions-json`. Functions that are short for expressions
+//! are in `session/macros.rs`.
+
+mod age;
+mod date_diff;
+mod format_text;
+mod formats;
+mod lengths;
+mod moments;
+mod similarities;
+mod slices;
+mod time_fields;
+mod type_names;
+mod value_counts;
+
+use std::sync::Arc;
+
+use datafusion::execution::SessionStateBuilder;
+use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
+use datafusion_functions_json::udfs;
+
+/// Adds the functions to a session. Functions of the session with such a name stay.
+pub(crate) fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
+    let known = builder.scalar_functions().get_or_insert_default();
+    for function in scalars() {
+        if !known.iter().any(|known| known.name() == function.name()) {
+            known.push(function);
+        }
+    }
+    let known = builder.aggregate_functions().get_or_insert_default();
+    for function in value_counts::functions().into_iter().chain(moments::functions()) {
+        if !known.iter().any(|known| known.name() == function.name()) {
+            known.push(Arc::new(AggregateUDF::new_from_impl(function)));
+        }
+    }
+    builder
+        .expr_planners()
+        .get_or_insert_default()
+        .insert(0, Arc::new(slices::Slices));
+    builder
+}
+
+fn scalars() -> Vec<Arc<ScalarUDF>> {
+    let mut functions = vec![
+        ScalarUDF::new_from_impl(age::Age::default()),
+        ScalarUDF::new_from_impl(date_diff::DateDiff::default()),
+        ScalarUDF::new_from_impl(lengths::Length::default()),
+        ScalarUDF::new_from_impl(slices::TextSlice::default()),
+        ScalarUDF::new_from_impl(type_names::TypeOf::default()),
+    ];
+    functions.extend(formats::functions());
+    functions.extend(similarities::functions());
+    let json = [
+        udfs::json_as_text_udf(),
+        udfs::json_contains_udf(),
+        udfs::json_get_udf(),
+        udfs::json_get_json_udf(),
+        udfs::json_length_udf(),
+        udfs::json_object_keys_udf(),
+    ];
+    functions.into_iter().map(Arc::new).chain(json).collect()
+}
