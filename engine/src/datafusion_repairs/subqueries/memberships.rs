@@ -25,9 +25,10 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 
 use super::names::Names;
-use super::places::{has_place, over_more_columns, rewrite_nodes, with_columns};
-use super::references::{as_outer, has_subqueries, has_subquery, is_correlated, outer_references, subquery_of};
+use super::places::{has_place, over_more_columns, with_columns};
+use super::references::{as_outer, has_subquery, is_correlated, outer_references};
 use super::simple::is_simple;
+use super::walk::rewrite;
 use crate::plan_rewrites::compares;
 
 /// The rule.
@@ -44,32 +45,11 @@ impl AnalyzerRule for Memberships {
             return Ok(plan);
         }
         let names = Names::beside(&plan)?;
-        rewrite(plan, false, &names)
+        rewrite(plan, false, &names, rewrite_node)
     }
-}
-
-/// `is_inner`: the plan is part of a correlated subquery, in which DataFusion plans no subqueries.
-fn rewrite(plan: LogicalPlan, is_inner: bool, names: &Names) -> Result<LogicalPlan> {
-    rewrite_nodes(plan, |node, is_lateral| {
-        rewrite_node(node, is_inner || is_lateral, names)
-    })
 }
 
 fn rewrite_node(plan: LogicalPlan, is_inner: bool, names: &Names) -> Result<LogicalPlan> {
-    if !has_subqueries(&plan)? {
-        return Ok(plan);
-    }
-    let plan = plan.map_expressions(|expr| {
-        expr.transform_up(|part| match subquery_of(&part) {
-            Some(subquery) => {
-                let is_inner = is_inner || is_correlated(&subquery.subquery)?;
-                let inner = rewrite(subquery.subquery.as_ref().clone(), is_inner, names)?;
-                of_other(part, inner).map(Transformed::yes)
-            }
-            None => Ok(Transformed::no(part)),
-        })
-    })?;
-    let plan = plan.data;
     match plan {
         LogicalPlan::Filter(filter) if !is_inner => {
             let schema = Arc::clone(filter.input.schema());
@@ -92,19 +72,6 @@ fn rewrite_node(plan: LogicalPlan, is_inner: bool, names: &Names) -> Result<Logi
             Ok(rewritten.data)
         }
     }
-}
-
-/// The expression with another plan as its subquery.
-pub(super) fn of_other(mut expr: Expr, plan: LogicalPlan) -> Result<Expr> {
-    if let Expr::Exists(Exists { subquery, .. })
-    | Expr::InSubquery(InSubquery { subquery, .. })
-    | Expr::SetComparison(SetComparison { subquery, .. })
-    | Expr::ScalarSubquery(subquery) = &mut expr
-    {
-        subquery.outer_ref_columns = outer_references(&plan)?;
-        subquery.subquery = Arc::new(plan);
-    }
-    Ok(expr)
 }
 
 /// Where a condition stands in a WHERE or HAVING.

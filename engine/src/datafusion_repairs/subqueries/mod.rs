@@ -15,6 +15,7 @@
 //! one_row      the error of a scalar subquery's second row
 //! attached     EXISTS and scalar subqueries as columns
 //! places       nodes over inputs that have more columns
+//! walk         the nodes of a plan and of its subqueries, one after the other
 //! memberships  IN, ANY and ALL
 //! ```
 
@@ -28,6 +29,7 @@ mod pulled;
 mod references;
 mod simple;
 mod unnested;
+mod walk;
 
 use std::sync::Arc;
 
@@ -43,9 +45,10 @@ use datafusion::optimizer::AnalyzerRule;
 
 pub(super) use memberships::Memberships;
 use names::Names;
-use places::{has_place, only, over_more_columns, rewrite_nodes, with_columns};
+use places::{has_place, only, over_more_columns, with_columns};
 use references::{has_subqueries, has_subquery, is_correlated, is_lateral, is_of, outer_references, subquery_of};
 use simple::{is_simple, is_simple_scalar};
+use walk::rewrite;
 
 /// Whether an expression of the plan has a subquery, or a subquery is LATERAL.
 fn has_any(plan: &LogicalPlan) -> Result<bool> {
@@ -76,7 +79,7 @@ impl AnalyzerRule for Subqueries {
         }
         refuse_changed_rows(&plan)?;
         let names = Names::beside(&plan)?;
-        let plan = rewrite(plan, false, &names)?;
+        let plan = rewrite(plan, false, &names, rewrite_node)?;
         match outer_references(&plan)?.first() {
             Some(Expr::OuterReferenceColumn(_, column)) => not_impl_err!(
                 "a subquery names {column} where the outer query has no such column: SELECT it there, or write a join"
@@ -98,13 +101,6 @@ fn refuse_changed_rows(plan: &LogicalPlan) -> Result<()> {
     }
 }
 
-/// `is_inner`: the plan is part of a correlated subquery, whose own subqueries are all joined.
-fn rewrite(plan: LogicalPlan, is_inner: bool, names: &Names) -> Result<LogicalPlan> {
-    rewrite_nodes(plan, |node, is_lateral| {
-        rewrite_node(node, is_inner || is_lateral, names)
-    })
-}
-
 fn rewrite_node(plan: LogicalPlan, is_inner: bool, names: &Names) -> Result<LogicalPlan> {
     let plan = match plan {
         LogicalPlan::Join(join) if is_lateral(&join.right) => laterally_joined(join, is_inner, names)?,
@@ -113,17 +109,7 @@ fn rewrite_node(plan: LogicalPlan, is_inner: bool, names: &Names) -> Result<Logi
     if !has_subqueries(&plan)? {
         return Ok(plan);
     }
-    let plan = plan.map_expressions(|expr| {
-        expr.transform_up(|part| match subquery_of(&part) {
-            Some(subquery) => {
-                let is_inner = is_inner || is_correlated(&subquery.subquery)?;
-                let inner = rewrite(subquery.subquery.as_ref().clone(), is_inner, names)?;
-                memberships::of_other(part, inner).map(Transformed::yes)
-            }
-            None => Ok(Transformed::no(part)),
-        })
-    })?;
-    match plan.data {
+    match plan {
         LogicalPlan::Filter(filter) => filtered(filter, is_inner, names),
         LogicalPlan::Join(join) => joined(join, is_inner, names),
         LogicalPlan::Sort(sort) => sorted(sort, names),
