@@ -55,7 +55,12 @@
 //! scan_io         the I/O of a plan, over `scan` and `gpu`
 //! device_path     the device that runs a plan, with the reason
 //! sql_functions   functions of SQL that DataFusion lacks
-//! session         a DataFusion session with all of them; the plan cache
+//! plan_rewrites   rewrites of expressions in plans, which analyzer rules share
+//! datafusion_repairs
+//!                 rules and functions in place of DataFusion's faults
+//! join            joins: their order, filters and spilling
+//! statement       statements: parser, names, plan cache
+//! session         a DataFusion session with all of them
 //! ```
 //!
 //! The crate `grampus-orc-layout` interprets the bytes of the files.
@@ -63,6 +68,7 @@
 mod aggregate;
 pub mod caught_panic;
 pub mod config;
+mod datafusion_repairs;
 mod device_path;
 mod device_settings;
 pub mod error;
@@ -70,6 +76,7 @@ pub mod file;
 mod file_table;
 mod files_table;
 pub mod gpu;
+mod join;
 mod listed_scan;
 mod named_files;
 mod one_shot_input;
@@ -79,6 +86,7 @@ mod orc_table_factory;
 mod output;
 #[cfg(feature = "proto")]
 mod plan_codec;
+mod plan_rewrites;
 pub mod printable;
 mod redaction;
 mod scan;
@@ -86,6 +94,7 @@ mod scan_io;
 pub mod session;
 mod setting_words;
 mod sql_functions;
+mod statement;
 pub mod statement_events;
 mod store;
 mod store_error;

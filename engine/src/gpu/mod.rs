@@ -16,7 +16,7 @@
 //! | `column_ids` | `ColumnIds`, one id per column over all files of a table |
 //! | `encoded_columns` | encoded columns of ORC, as the GPU decodes them |
 //! | `stripe_decoder` | `StripeDecoder`, values of columns that are not stored raw |
-//! | `selectivity_sample` | the share of rows that pass a filter, by a sample |
+//! | `gpu_filter_sample` | the share of rows that pass a filter, by a sample |
 //! | `device_choice` | estimated times on CPU and GPU |
 //! | `calibration` | `Calibration`, the measured speed of the machine |
 //! | `filter_key` | `FilterKey`, under which selectivities are remembered |
@@ -54,6 +54,7 @@ mod filter_key;
 mod final_aggregation;
 mod finished_groups;
 pub mod gpu_aggregate_exec;
+mod gpu_filter_sample;
 mod gpu_input;
 mod gpu_work;
 mod grouping_sets;
@@ -66,7 +67,6 @@ pub mod offload_rule;
 mod partial_state;
 mod refusal;
 mod runner;
-mod selectivity_sample;
 pub mod session;
 mod string_dictionary;
 mod stripe_decoder;

@@ -42,13 +42,13 @@ use super::device_choice::{
 use super::filter_key::FilterKey;
 use super::final_aggregation::simplify_final_aggregations;
 use super::gpu_aggregate_exec::GpuAggregateExec;
+use super::gpu_filter_sample::sampled_selectivity;
 use super::gpu_input::GpuInput;
 use super::gpu_work::GpuWork;
 use super::input_builder::InputBuilder;
 use super::lower::{Lowered, lower};
 use super::refusal::Refusal;
 use super::runner::{Absence, Runner};
-use super::selectivity_sample::sampled_selectivity;
 use super::session::GpuSession;
 use crate::config::{Device, GpuBacking, GpuLoad, GrampusOptions, LocalIo};
 use crate::scan::execution_listener::ExecutionListener;

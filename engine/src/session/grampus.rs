@@ -12,41 +12,41 @@ use datafusion::execution::object_store::ObjectStoreRegistry;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
-use super::char_literals::CharLiterals;
-use super::cooperative_joins::CooperativeJoins;
-use super::datafusion_repairs;
-use super::datafusion_repairs::drawn_once::DrawnOnce;
-use super::datafusion_repairs::float_keys::FloatKeys;
-use super::datafusion_repairs::float_literals::FloatLiterals;
-use super::datafusion_repairs::map_entries::MapEntries;
-use super::datafusion_repairs::parquet_nans::{ParquetBounds, ParquetFilters};
-use super::datafusion_repairs::scalar_functions::RepairedFunction;
-use super::datafusion_repairs::shifts::Shift;
-use super::datafusion_repairs::subqueries::Subqueries;
-use super::filter_samples::FilterSamples;
 use super::large_limits::LargeLimits;
-use super::listed_once::ListedOnce;
-use super::long_chains::BalancedChains;
 use super::path_tables::with_tables_by_path;
-use super::plan_cache::PlanCache;
-use super::replaced_files::ReplacedFiles;
 use super::session_change::SessionChange;
 use super::session_memory::SessionMemory;
-use super::spill_safe_repartition::SpillSafeRepartitions;
-use super::spilling_join::SpillingJoins;
-use super::store_statements::{StoreCopies, StoreTables};
-use super::timestamp_literals::TimestampLiterals;
 use crate::aggregate::indexed_aggregates::IndexedAggregates;
 use crate::config::{Device, GrampusConfig};
+use crate::datafusion_repairs;
+use crate::datafusion_repairs::drawn_once::DrawnOnce;
+use crate::datafusion_repairs::float_keys::FloatKeys;
+use crate::datafusion_repairs::float_literals::FloatLiterals;
+use crate::datafusion_repairs::map_entries::MapEntries;
+use crate::datafusion_repairs::parquet_nans::{ParquetBounds, ParquetFilters};
+use crate::datafusion_repairs::scalar_functions::RepairedFunction;
+use crate::datafusion_repairs::shifts::Shift;
+use crate::datafusion_repairs::spill_safe_repartition::SpillSafeRepartitions;
+use crate::datafusion_repairs::subqueries::Subqueries;
 use crate::device_settings::RuntimeSettings;
 use crate::file::file_cache::FileCache;
 use crate::gpu::background_loader::BackgroundLoader;
 use crate::gpu::offload_rule::OffloadRule;
 use crate::gpu::session::GpuSession;
+use crate::join::cooperative_joins::CooperativeJoins;
+use crate::join::scan_filter_estimates::ScanFilterEstimates;
+use crate::join::spilling_join::SpillingJoins;
 use crate::named_files::named_format::NamedFormatFactory;
 use crate::orc_format::OrcFormatFactory;
 use crate::orc_table_factory::OrcTableFactory;
 use crate::sql_functions;
+use crate::statement::char_literals::CharLiterals;
+use crate::statement::listed_once::ListedOnce;
+use crate::statement::long_chains::BalancedChains;
+use crate::statement::plan_cache::PlanCache;
+use crate::statement::replaced_files::ReplacedFiles;
+use crate::statement::store_statements::{StoreCopies, StoreTables};
+use crate::statement::timestamp_literals::TimestampLiterals;
 use crate::store::lazy_stores::LazyStores;
 
 /// One runtime for any number of sessions, threads and tokio runtimes. Clones are the same runtime.
@@ -266,7 +266,7 @@ impl Grampus {
             builder = sql_functions::install(builder);
         }
         if has(SessionChange::FilterSamples) {
-            FilterSamples::insert_into(builder.physical_optimizers().get_or_insert_default());
+            ScanFilterEstimates::insert_into(builder.physical_optimizers().get_or_insert_default());
         }
         // Before the rules whose operators hide an aggregation's input from it.
         if has(SessionChange::GpuAggregates) {

@@ -10,8 +10,8 @@ use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::prelude::SessionContext;
 
-use super::read_functions::FileCall;
 use crate::file_table;
+use crate::statement::read_functions::FileCall;
 
 /// The session with a catalog that also resolves paths.
 pub(crate) fn with_tables_by_path(context: SessionContext) -> SessionContext {

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! The functions of JSON are those of the package `datafusion-functions-json`. Functions that are short for expressions
-//! are in `session/macros.rs`.
+//! are in `statement/macros.rs`.
 
 mod age;
 mod date_diff;

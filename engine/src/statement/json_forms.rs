@@ -1,0 +1,216 @@
+//! [`JsonForms`]: `j -> 'key'`, `j ->> 'key'` and DuckDB's functions of JSON, as those of `datafusion-functions-json`.
+//!
+//! `->` also writes lambdas, and binds tighter than all other operators. The parser reads `j -> 'key' = 'x'` as a
+//! lambda of the parameter `j`. Such a lambda does not use its parameter and begins with a constant.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
+    ObjectName, OneOrManyWithParens, Value, Visit, VisitMut, Visitor, VisitorMut,
+};
+
+/// Functions with a path, and the functions that they become.
+const WITH_PATHS: [(&str, &str); 4] = [
+    ("json_extract", "json_get_json"),
+    ("json_extract_path", "json_get_json"),
+    ("json_extract_path_text", "json_as_text"),
+    ("json_extract_string", "json_as_text"),
+];
+
+/// The changes, as a visitor.
+pub(super) struct JsonForms;
+
+impl VisitorMut for JsonForms {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Lambda(lambda) = expr
+            && let OneOrManyWithParens::One(parameter) = &lambda.params
+            && parameter.data_type.is_none()
+            && is_constant(first(&lambda.body))
+            && !uses(&lambda.body, &parameter.name)
+        {
+            let value = Expr::Identifier(parameter.name.clone());
+            let mut body = lambda.body.as_ref().clone();
+            let key = first_mut(&mut body);
+            *key = access(BinaryOperator::Arrow, value, key.clone());
+            *expr = body;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::BinaryOp { left, op, right } => {
+                let function = match op {
+                    BinaryOperator::Arrow => "json_get_json",
+                    BinaryOperator::LongArrow => "json_as_text",
+                    _ => return ControlFlow::Continue(()),
+                };
+                let value = left.as_ref().clone();
+                *expr = call(function, value, path(right));
+            }
+            Expr::Function(function) => {
+                let name = function.name.to_string().to_ascii_lowercase();
+                if let Some((_, own)) = WITH_PATHS.iter().find(|(known, _)| *known == name)
+                    && let FunctionArguments::List(list) = &function.args
+                    && let [FunctionArg::Unnamed(FunctionArgExpr::Expr(value)), keys @ ..] = list.args.as_slice()
+                {
+                    let keys = keys.iter().filter_map(|key| match key {
+                        FunctionArg::Unnamed(FunctionArgExpr::Expr(key)) => Some(path(key)),
+                        _ => None,
+                    });
+                    *expr = call(own, value.clone(), keys.flatten().collect());
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn access(op: BinaryOperator, left: Expr, right: Expr) -> Expr {
+    let (left, right) = (Box::new(left), Box::new(right));
+    Expr::BinaryOp { left, op, right }
+}
+
+fn call(name: &str, value: Expr, keys: Vec<Expr>) -> Expr {
+    let args = std::iter::once(value).chain(keys);
+    Expr::Function(Function {
+        name: ObjectName::from(vec![Ident::new(name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args: args
+                .map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)))
+                .collect(),
+            clauses: Vec::new(),
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
+
+/// The operand that is written first.
+fn first(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::BinaryOp { left: inner, .. }
+        | Expr::Cast { expr: inner, .. }
+        | Expr::IsNull(inner)
+        | Expr::IsNotNull(inner)
+        | Expr::Between { expr: inner, .. }
+        | Expr::InList { expr: inner, .. }
+        | Expr::Like { expr: inner, .. }
+        | Expr::ILike { expr: inner, .. } => first(inner),
+        expr => expr,
+    }
+}
+
+fn first_mut(expr: &mut Expr) -> &mut Expr {
+    match expr {
+        Expr::BinaryOp { left: inner, .. }
+        | Expr::Cast { expr: inner, .. }
+        | Expr::IsNull(inner)
+        | Expr::IsNotNull(inner)
+        | Expr::Between { expr: inner, .. }
+        | Expr::InList { expr: inner, .. }
+        | Expr::Like { expr: inner, .. }
+        | Expr::ILike { expr: inner, .. } => first_mut(inner),
+        expr => expr,
+    }
+}
+
+fn is_constant(expr: &Expr) -> bool {
+    let Expr::Value(value) = expr else {
+        return false;
+    };
+    matches!(value.value, Value::SingleQuotedString(_) | Value::Number(..))
+}
+
+/// Whether an expression has a name.
+fn uses(expr: &Expr, name: &Ident) -> bool {
+    struct Search<'a>(&'a Ident);
+    impl Visitor for Search<'_> {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::Identifier(found) if found.value.eq_ignore_ascii_case(&self.0.value) => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    expr.visit(&mut Search(name)).is_break()
+}
+
+/// The keys of a path: `'$.a.b[0]'` has three, and another text or number is a key itself.
+fn path(key: &Expr) -> Vec<Expr> {
+    if let Expr::Value(value) = key
+        && let Value::SingleQuotedString(text) = &value.value
+        && let Some(rest) = text.strip_prefix('$')
+        && let Some(keys) = keys(rest)
+    {
+        return keys;
+    }
+    vec![key.clone()]
+}
+
+fn keys(mut rest: &str) -> Option<Vec<Expr>> {
+    let mut keys = Vec::new();
+    while !rest.is_empty() {
+        let value = if let Some(after) = rest.strip_prefix('[') {
+            let (number, after) = after.split_once(']')?;
+            rest = after;
+            number.parse::<u32>().ok()?;
+            Value::Number(number.to_owned(), false)
+        } else {
+            let after = rest.strip_prefix('.')?;
+            let (name, after) = match after.strip_prefix('"') {
+                Some(quoted) => quoted.split_once('"')?,
+                None => after.split_at(after.find(['.', '[']).unwrap_or(after.len())),
+            };
+            rest = after;
+            Value::SingleQuotedString((!name.is_empty()).then(|| name.to_owned())?)
+        };
+        keys.push(Expr::Value(value.into()));
+    }
+    Some(keys)
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::sql::sqlparser::parser::Parser;
+
+    use super::*;
+    use crate::statement::dialect::GrampusDialect;
+
+    #[test]
+    fn arrows_are_functions_or_lambdas() {
+        for (sql, expected) in [
+            ("j -> 'a'", "json_get_json(j, 'a')"),
+            ("j ->> '$.a.b[0]'", "json_as_text(j, 'a', 'b', 0)"),
+            ("j -> 'a' = 'x'", "json_get_json(j, 'a') = 'x'"),
+            (
+                "j -> 'a' -> 1 ->> 'c'",
+                "json_as_text(json_get_json(json_get_json(j, 'a'), 1), 'c')",
+            ),
+            ("t.j ->> 'a' IS NULL", "json_as_text(t.j, 'a') IS NULL"),
+            ("json_extract_string(j, '$.\"a b\"')", "json_as_text(j, 'a b')"),
+            ("json_extract(j, '$')", "json_get_json(j)"),
+            ("list_transform(l, x -> x + 1)", "list_transform(l, x -> x + 1)"),
+            ("list_filter(l, x -> 1 < x)", "list_filter(l, x -> 1 < x)"),
+        ] {
+            let mut expr = Parser::new(&GrampusDialect::new())
+                .try_with_sql(sql)
+                .unwrap()
+                .parse_expr()
+                .unwrap();
+            let _ = expr.visit(&mut JsonForms);
+            assert_eq!(expr.to_string(), expected, "{sql}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Statements: from their text to an optimized logical plan.
+//!
+//! ```text
+//! text               the tokens of statements, and their places
+//! expressions        the expressions of a statement
+//! query_mark         what the parser does not read of a statement, as a mark of its query
+//! dialect            the dialect in which they are parsed
+//! copy_options       COPY … TO 'file' (format csv), COPY … FROM
+//! parser             the statements of a text
+//! depth              statements that are too deep for the threads' stacks
+//! long_chains        long chains of AND and OR become balanced trees
+//! distinct_from      IS DISTINCT FROM binds tighter than AND and OR
+//! options            OPTIONS of stores and OPTIONS of formats
+//! secrets            statements without passwords and keys
+//! store_statements   stores of the OPTIONS of CREATE EXTERNAL TABLE and COPY
+//! summary            SUMMARIZE: figures of each column
+//! column_summaries   the aggregate function of these figures
+//! create_table_as    CREATE EXTERNAL TABLE … AS SELECT …
+//! new_table          a table that the catalog gets when its rows are complete
+//! names              unquoted names in any letter case
+//! select_forms       forms of queries that DataFusion does not plan
+//! json_forms         operators and paths of JSON
+//! macros             functions that are short for expressions
+//! read_functions     read_csv, read_parquet, glob … as names of tables
+//! row_memberships    (a, b) IN (SELECT …)
+//! logical_plan       the plan of a statement that is not executed yet
+//! plan_cache         the optimized logical plan of each statement text
+//! listed_once        a query planner that lists each ORC table once
+//! replaced_files     an analyzer rule that lists the files which INSERT OVERWRITE replaces
+//! char_literals      an analyzer rule for comparisons of CHAR columns with literals
+//! timestamp_literals an analyzer rule for comparisons of timestamps in microseconds with constants
+//! ```
+
+pub(crate) mod char_literals;
+mod column_summaries;
+mod copy_options;
+mod create_table_as;
+mod depth;
+mod dialect;
+mod distinct_from;
+mod expressions;
+mod json_forms;
+pub(crate) mod listed_once;
+pub mod logical_plan;
+pub(crate) mod long_chains;
+mod macros;
+mod names;
+mod new_table;
+mod options;
+pub mod parser;
+pub mod plan_cache;
+mod query_mark;
+pub(crate) mod read_functions;
+pub(crate) mod replaced_files;
+mod row_memberships;
+mod secrets;
+mod select_forms;
+pub(crate) mod store_statements;
+mod summary;
+mod text;
+pub(crate) mod timestamp_literals;
