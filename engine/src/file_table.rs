@@ -128,21 +128,32 @@ pub(crate) async fn open_as(
     let Some(first) = locations.first() else {
         return plan_err!("no file is named");
     };
-    let shown = without_passwords(first);
-    let (mut lower, mut compression) = uncompressed(first);
-    let mut inside = None;
-    if choice.format.is_none() && format_of(&lower).is_none() && compression.is_none() {
+    let is_unsaid = choice.format.is_none() && format_of(&uncompressed(first).0).is_none();
+    if is_unsaid && uncompressed(first).1.is_none() {
         // Only if they are no ORC files is looked what they are: a listing of a store takes long.
         let orc = open_orc(state, &locations, choice).await;
         let Err(error) = orc else {
             return orc;
         };
-        inside = end_inside(state, &locations).await?;
-        let Some(name) = &inside else {
-            return Err(error);
+        return match file_inside(state, &locations).await? {
+            Some(file) => open_others(state, &locations, &file, choice, true).await,
+            None => Err(error),
         };
-        (lower, compression) = uncompressed(name);
     }
+    open_others(state, &locations, first, choice, false).await
+}
+
+/// Opens files that have the format and compression of `sample`, if the choice says no other. With `is_inside`, the
+/// sample lies in a folder or fits a glob that does not say its end.
+async fn open_others(
+    state: &SessionState,
+    locations: &[String],
+    sample: &str,
+    choice: &FileChoice,
+    is_inside: bool,
+) -> Result<Arc<dyn TableProvider>> {
+    let shown = without_passwords(sample);
+    let (lower, compression) = uncompressed(sample);
     let by_end = format_of(&lower);
     let name = choice.format.or(by_end.map(|format| format.name)).unwrap_or("orc");
     if let Some((end, _)) = compression.filter(|_| !["csv", "json"].contains(&name)) {
@@ -150,7 +161,7 @@ pub(crate) async fn open_as(
         return plan_err!("{shown}: {article} {name} file inside a {end} file: unpack it first");
     }
     if name == "orc" {
-        return open_orc(state, &locations, choice).await;
+        return open_orc(state, locations, choice).await;
     }
     let Some(factory) = state.get_file_format_factory(name) else {
         return plan_err!("{shown}: this program does not read {name} files");
@@ -164,34 +175,24 @@ pub(crate) async fn open_as(
     }
     options.extend(choice.options.clone());
     let format = factory.create(state, &options)?;
-    let is_single = !choice.has_names && choice.format.is_none() && inside.is_none();
-    match (locations.as_slice(), by_end) {
-        ([location], Some(by_end)) if is_single && is_in_one_folder(location) => {
-            let end_bytes = by_end.end.len() + compression.map_or(0, |(end, _)| end.len());
-            listing(state, location, name, format, end_bytes).await
-        }
-        _ => {
-            let mut found = find_files_if_any(state, &locations).await?;
-            let ends: Vec<&str> = FORMATS
-                .iter()
-                .filter(|format| format.name == name)
-                .map(|format| format.end)
-                .collect();
-            found.retain(|file| {
-                let (name, _) = uncompressed(&file.name);
-                file.is_named || ends.iter().any(|end| name.ends_with(end))
-            });
-            if found.is_empty() {
-                return match locations.iter().find(|location| is_missing(location)) {
-                    Some(missing) => plan_err!("{}: no such file or folder", without_passwords(missing)),
-                    None => plan_err!("{shown}: no {name} file there"),
-                };
-            }
-            Ok(Arc::new(
-                FilesTable::open(state, format, found, choice.has_names).await?,
-            ))
-        }
+    if let ([location], Some(by_end), None, false) = (locations, by_end, choice.format, is_inside)
+        && is_in_one_folder(location)
+    {
+        let end_bytes = by_end.end.len() + compression.map_or(0, |(end, _)| end.len());
+        return listing(state, location, name, format, end_bytes).await;
     }
+    let mut found = find_files_if_any(state, locations).await?;
+    found
+        .retain(|file| file.is_named || format_of(&uncompressed(&file.name).0).is_some_and(|other| other.name == name));
+    if found.is_empty() {
+        return match locations.iter().find(|location| is_missing(location)) {
+            Some(missing) => plan_err!("{}: no such file or folder", without_passwords(missing)),
+            None => plan_err!("{shown}: no {name} file there"),
+        };
+    }
+    Ok(Arc::new(
+        FilesTable::open(state, format, found, choice.has_names).await?,
+    ))
 }
 
 async fn open_orc(state: &SessionState, locations: &[String], choice: &FileChoice) -> Result<Arc<dyn TableProvider>> {
@@ -221,11 +222,11 @@ fn is_in_one_folder(location: &str) -> bool {
     !folders.contains(['*', '?', '[']) && !std::path::Path::new(location).is_dir()
 }
 
-/// The name of a file of another format than ORC in folders and globs. `None`: their files are ORC, or there are none.
+/// A file of another format than ORC in folders and globs. `None`: their files are ORC, or there are none.
 ///
 /// # Errors
 /// If the files are of several formats.
-async fn end_inside(state: &SessionState, locations: &[String]) -> Result<Option<String>> {
+async fn file_inside(state: &SessionState, locations: &[String]) -> Result<Option<String>> {
     let is_folder = |location: &String| {
         location.ends_with('/') || location.contains(['*', '?', '[']) || std::path::Path::new(location).is_dir()
     };

@@ -20,7 +20,7 @@ use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
-use datafusion_datasource::statistics::compute_all_files_statistics;
+use datafusion_datasource::compute_all_files_statistics;
 use futures::{StreamExt, TryStreamExt, stream};
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 
@@ -73,8 +73,8 @@ impl FilesTable {
         let store = state.runtime_env().object_store(&url)?;
         let mut partitions = hive_partitions::columns_of(&found, &[])?;
         let mut files = Vec::with_capacity(found.len());
-        let objects: Vec<ObjectMeta> = stream::iter(&found)
-            .map(|file| object(&store, file))
+        let objects: Vec<ObjectMeta> = stream::iter(found.clone())
+            .map(|file| object(Arc::clone(&store), file))
             .buffered(REQUESTS)
             .try_collect()
             .await?;
@@ -107,7 +107,7 @@ impl FilesTable {
             format,
             store: url,
             files,
-            columns: TableSchema::new(inner, fields),
+            columns: TableSchema::builder(inner).with_table_partition_cols(fields).build(),
             partitions,
         })
     }
@@ -140,7 +140,7 @@ fn store_of(file: &FoundFile) -> Result<ObjectStoreUrl> {
 }
 
 /// The file as its store knows it.
-async fn object(store: &Arc<dyn ObjectStore>, file: &FoundFile) -> Result<ObjectMeta> {
+async fn object(store: Arc<dyn ObjectStore>, file: FoundFile) -> Result<ObjectMeta> {
     let path = match &file.place {
         Place::Local(path) => ListingTableUrl::parse(path.to_string_lossy())?.prefix().clone(),
         Place::Remote { path, .. } => path.clone(),

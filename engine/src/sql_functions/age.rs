@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, IntervalMonthDayNanoArray};
+use arrow::array::{ArrayRef, IntervalMonthDayNanoArray};
 use arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalUnit};
 use datafusion::common::{ScalarValue, exec_datafusion_err, exec_err, plan_err};
 use datafusion::error::Result;

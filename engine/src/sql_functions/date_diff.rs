@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, Int64Array};
+use arrow::array::{ArrayRef, Int64Array};
 use arrow::datatypes::DataType;
 use datafusion::common::{ScalarValue, exec_err, plan_err};
 use datafusion::error::Result;
@@ -87,6 +87,7 @@ enum Unit {
     /// From Monday on.
     Week,
     Months(i64),
+    /// Centuries begin with the years 1900, 2000 …, as DuckDB counts them.
     Years(i64),
 }
 
@@ -121,8 +122,6 @@ impl Unit {
                 let time = TimeFields::of(micros)?;
                 (time.year * 12 + i64::from(time.month) - 1).div_euclid(count)
             }
-            // The first century is the years 1 to 100.
-            Self::Years(count @ (100 | 1_000)) => (TimeFields::of(micros)?.year - 1).div_euclid(count),
             Self::Years(count) => TimeFields::of(micros)?.year.div_euclid(count),
         })
     }

@@ -32,7 +32,7 @@ mod value_counts;
 use std::sync::Arc;
 
 use datafusion::execution::SessionStateBuilder;
-use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
+use datafusion::logical_expr::ScalarUDF;
 use datafusion_functions_json::udfs;
 
 /// Adds the functions to a session. Functions of the session with such a name stay.
@@ -46,7 +46,7 @@ pub(crate) fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     let known = builder.aggregate_functions().get_or_insert_default();
     for function in value_counts::functions().into_iter().chain(moments::functions()) {
         if !known.iter().any(|known| known.name() == function.name()) {
-            known.push(Arc::new(AggregateUDF::new_from_impl(function)));
+            known.push(Arc::new(function));
         }
     }
     builder

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, StringArray};
+use arrow::array::{ArrayRef, AsArray, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::{DFSchema, ScalarValue, exec_err, plan_err};

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    ObjectName, OneOrManyWithParens, Value, Visit, VisitMut, Visitor, VisitorMut,
+    ObjectName, OneOrManyWithParens, Value, Visit, Visitor, VisitorMut,
 };
 
 /// Functions with a path, and the functions that they become.
@@ -183,6 +183,7 @@ fn keys(mut rest: &str) -> Option<Vec<Expr>> {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::sql::sqlparser::ast::VisitMut;
     use datafusion::sql::sqlparser::parser::Parser;
 
     use super::*;
@@ -204,7 +205,7 @@ mod tests {
             ("list_transform(l, x -> x + 1)", "list_transform(l, x -> x + 1)"),
             ("list_filter(l, x -> 1 < x)", "list_filter(l, x -> 1 < x)"),
         ] {
-            let mut expr = Parser::new(&GrampusDialect::new())
+            let mut expr = Parser::new(&GrampusDialect)
                 .try_with_sql(sql)
                 .unwrap()
                 .parse_expr()

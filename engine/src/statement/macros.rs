@@ -52,7 +52,7 @@ const MACROS: &[(&str, &str)] = &[
     ("iif", "CASE WHEN $1 THEN $2 ELSE $3 END"),
     ("isfinite", "NOT isnan(CAST($1 AS DOUBLE)) AND abs(CAST($1 AS DOUBLE)) <> CAST('inf' AS DOUBLE)"),
     ("isinf", "abs(CAST($1 AS DOUBLE)) = CAST('inf' AS DOUBLE)"),
-    ("xor", "$1 # $2"),
+    ("xor", "$1 ^ $2"),
     // Text.
     ("base64", "encode($1, 'base64pad')"),
     ("from_base64", "decode($1, 'base64')"),
@@ -209,7 +209,7 @@ fn expanded(call: &Function, forms: &[(usize, Expr)]) -> Result<Expr> {
         call,
         error: None,
     };
-    let _ = expr.visit(&mut insertion); // which never stops early
+    let _ = VisitMut::visit(&mut expr, &mut insertion); // which never stops early
     match insertion.error {
         Some(error) => Err(error),
         None => Ok(Expr::Nested(Box::new(expr))),
@@ -283,4 +283,24 @@ impl VisitorMut for Insertion<'_> {
 fn is_aggregate(function: &Function) -> bool {
     let aggregates = ["array_agg", "avg", "count", "first_value", "stddev_pop", "string_agg"];
     aggregates.contains(&function.name.to_string().as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_expressions_are_read() {
+        let read: usize = EXPRESSIONS.values().map(Vec::len).sum();
+        assert_eq!(read, MACROS.len());
+        for (name, forms) in EXPRESSIONS.iter() {
+            let mut counts: Vec<usize> = forms.iter().map(|(count, _)| *count).collect();
+            counts.dedup();
+            assert_eq!(
+                counts.len(),
+                forms.len(),
+                "{name} has two forms of a number of arguments"
+            );
+        }
+    }
 }

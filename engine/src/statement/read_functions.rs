@@ -178,6 +178,12 @@ impl FileCall {
         };
         match known {
             true => Ok(()),
+            // DataFusion's reader has no such option.
+            false if name == "nullstr" => plan_err!(
+                "{}: no option nullstr: write nullif(column, '{}')",
+                self.function,
+                value.text()
+            ),
             false => plan_err!("{}: no option {name} = {}", self.function, value.text()),
         }
     }
@@ -197,11 +203,6 @@ impl FileCall {
             ("csv", "delim" | "delimiter" | "sep") => "delimiter",
             ("csv", "header") => "has_header",
             ("csv", "quote" | "escape" | "comment") => name,
-            ("csv", "nullstr" | "null") => {
-                let pattern = format!("^{}$", escaped(&value.text()));
-                self.choice.options.insert("format.null_regex".to_owned(), pattern);
-                return true;
-            }
             ("csv" | "json", "compression") => "compression",
             ("csv" | "json", "sample_size") => "schema_infer_max_rec",
             ("json", "format") => {
@@ -318,19 +319,6 @@ fn scalar(expr: &Expr) -> Option<Scalar> {
     }
 }
 
-/// The text as a regular expression that matches it alone.
-fn escaped(text: &str) -> String {
-    let special = |letter: char| !letter.is_alphanumeric() && letter.is_ascii() && !letter.is_ascii_whitespace();
-    let mut out = String::new();
-    for letter in text.chars() {
-        if special(letter) {
-            out.push('\\');
-        }
-        out.push(letter);
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -338,7 +326,7 @@ mod tests {
     #[test]
     fn calls_have_files_and_options() {
         let call = FileCall::parse(
-            "read_csv(['a.txt', 'b'], delim = ';', header := false, nullstr => 'N.A', filename = true)",
+            "read_csv(['a.txt', 'b'], delim = ';', header := false, sample_size => -1, filename = true)",
         );
         let call = call.unwrap().unwrap();
         assert_eq!(call.locations, ["a.txt", "b"]);
@@ -354,7 +342,7 @@ mod tests {
             [
                 "format.delimiter ;",
                 "format.has_header false",
-                r"format.null_regex ^N\.A$"
+                "format.schema_infer_max_rec 18446744073709551615"
             ]
         );
         assert!(call.choice.has_names);

@@ -15,8 +15,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, Expr, Fetch, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, LimitClause,
-    ObjectNamePart, Query, Select, SelectFlavor, SelectItem, TableAlias, TableAliasColumnDef, TableFactor, Value,
-    ValueWithSpan, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    ObjectNamePart, OrderByExpr, OrderByKind, Query, Select, SelectFlavor, SelectItem, SetExpr, Statement, TableAlias,
+    TableAliasColumnDef, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -40,6 +40,7 @@ impl VisitorMut for SelectForms {
     }
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        number_all(query);
         if let Some(Fetch {
             with_ties: false,
             percent: false,
@@ -174,6 +175,25 @@ impl VisitorMut for ArrayCalls {
             *expr = Expr::Function(call);
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// Makes `ORDER BY 1, 2 …` of `ORDER BY ALL`, where the columns can be counted.
+fn number_all(query: &mut Query) {
+    let SetExpr::Select(select) = query.body.as_ref() else {
+        return;
+    };
+    let is_counted = |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. });
+    if let Some(order) = &mut query.order_by
+        && let OrderByKind::All(options) = &order.kind
+        && select.projection.iter().all(is_counted)
+    {
+        let key = |number: usize| OrderByExpr {
+            expr: Expr::Value(Value::Number(number.to_string(), false).into()),
+            options: options.clone(),
+            with_fill: None,
+        };
+        order.kind = OrderByKind::Expressions((1..=select.projection.len()).map(key).collect());
     }
 }
 

@@ -67,7 +67,7 @@ async fn find(state: &dyn Session, locations: &[String], may_be_empty: bool) -> 
     let mut files = Vec::new();
     for location in locations {
         let mut found = match local_path(location) {
-            Some(path) if may_be_empty && is_missing(&path) => Vec::new(),
+            Some(path) if may_be_empty && is_missing(&path) && !is_pattern(location) => Vec::new(),
             Some(path) => find_local(&path, location)?,
             None => find_remote(state, location).await?,
         };
@@ -101,6 +101,10 @@ pub(crate) fn local_path(location: &str) -> Option<PathBuf> {
     }
 }
 
+fn is_pattern(location: &str) -> bool {
+    location.contains(['*', '?', '['])
+}
+
 fn is_missing(path: &Path) -> bool {
     fs::metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
@@ -117,7 +121,7 @@ fn find_local(path: &Path, location: &str) -> Result<Vec<FoundFile>> {
             file.is_named = true;
             files.push(file);
         }
-        Err(error) if error.kind() == ErrorKind::NotFound && location.contains(['*', '?', '[']) => {
+        Err(error) if error.kind() == ErrorKind::NotFound && is_pattern(location) => {
             // The path, since `file://` is no part of the pattern.
             expand(&path.to_string_lossy(), &mut files)?;
         }
