@@ -28,6 +28,7 @@
 //! ```text
 //! redaction       text without the passwords of URLs
 //! printable       whether values have a text
+//! plan_methods    methods that operators share
 //! store_error     StoreError: why a place in a store cannot be used
 //! error, config   errors; the settings
 //! caught_panic    CaughtPanic: a panic in a statement as its error
@@ -79,6 +80,7 @@ mod orc_table_factory;
 mod output;
 #[cfg(feature = "proto")]
 mod plan_codec;
+mod plan_methods;
 mod plan_rewrites;
 pub mod printable;
 mod redaction;
