@@ -9,6 +9,7 @@ use std::str::FromStr;
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
 use datafusion::common::config_err;
 use datafusion::error::{DataFusionError, Result};
+use grampus_gpu_exec::Target;
 
 pub use crate::device_settings::GpuTarget;
 use crate::device_settings::{DeviceSettings, RuntimeSettings};
@@ -167,75 +168,142 @@ words!(
     "auto" => Auto, "mapped" => Mapped, "queued" => Queued, "resident" => Resident, "paged" => Paged
 );
 
-/// The settings named `grampus.*`: `SET` changes them, `SHOW` prints them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct GrampusOptions {
-    /// The way local files are read.
-    pub local_io: LocalIo,
-    /// Maximum rows that a filter evaluates in one step.
-    pub tile_rows: usize,
-    /// Minimum rows of a partition. A scan of fewer rows has fewer partitions, because a partition costs more than it
-    /// saves. Work stealing halves a range down to eight times as many rows.
-    pub min_partition_rows: usize,
-    /// Minimum rows that a filter evaluates in one step of a remote file, because each step may cost a round trip.
-    pub fetched_tile_rows: usize,
-    /// Bytes of a filter's first columns that one fetch of a remote file reads ahead.
-    pub fetch_window_bytes: usize,
-    /// Whether the scan skips stripes and row groups that statistics or bloom filters exclude.
-    pub prune: bool,
-    /// The unit of timestamps, in tables that are opened from now on.
-    pub timestamp_unit: TimestampUnit,
-    /// The treatment of strings that are not UTF-8.
-    pub invalid_utf8: InvalidUtf8,
-    /// The device that computes filtered aggregates.
-    pub device: Device,
-    /// The way columns' bytes reach the GPU.
-    pub gpu_backing: GpuBacking,
-    /// Where chunks are decompressed that are read on the GPU.
-    pub gpu_decompress: GpuDecompress,
-    /// The file of nvCOMP; empty: the environment variable `GRAMPUS_NVCOMP`, or the system's loader, names the file.
-    pub nvcomp_library: String,
-    /// Loading of columns after queries on the CPU.
-    pub gpu_load: GpuLoad,
-    /// Maximum device memory for data cached between queries, in bytes; 0: three quarters of the free memory.
-    pub gpu_cache_bytes: u64,
-    /// Bytes of a sector: what kernels read by command for a single value. 512, 1024, 2048 or 4096.
-    pub gpu_sector_bytes: u32,
-    /// The NVIDIA GPU: its number, or its UUID as `nvidia-smi -L` prints it.
-    pub gpu: String,
-    /// The processor that runs kernels.
-    pub gpu_target: GpuTarget,
-    /// The folder of compiled kernels and the calibration; empty: the user's cache folder.
-    pub cache_folder: String,
-    /// The device's settings of the runtime. Of a session with a runtime, they hold in place of the five fields above,
-    /// which are initial values.
-    pub(crate) runtime: Option<RuntimeSettings>,
+/// Makes of one table the struct of the settings, their initial values, and what `SET` and `SHOW` do with them.
+///
+/// A line has name, type, initial value, the function that reads a value, and the description.
+macro_rules! settings {
+    ($($(#[doc = $more:literal])* $name:ident: $type:ty = $initial:expr, $read:path, $description:literal;)+) => {
+        /// The settings named `grampus.*`: `SET` changes them, `SHOW` prints them.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct GrampusOptions {
+            $(
+                #[doc = concat!($description, ".")]
+                $(#[doc = $more])*
+                pub $name: $type,
+            )+
+            /// The device's settings of the runtime. Of a session with a runtime, they hold in place of the fields of
+            /// [`DeviceSettings`], which are initial values.
+            pub(crate) runtime: Option<RuntimeSettings>,
+        }
+
+        impl Default for GrampusOptions {
+            fn default() -> Self {
+                Self {
+                    $($name: $initial,)+
+                    runtime: None,
+                }
+            }
+        }
+
+        impl GrampusOptions {
+            fn set_field(&mut self, key: &str, value: &str) -> Result<()> {
+                match key {
+                    $(stringify!($name) => self.$name = $read(key, value)?,)+
+                    _ => return config_err!("there is no setting grampus.{key}; SHOW ALL lists them"),
+                }
+                Ok(())
+            }
+
+            /// Names, values and descriptions.
+            fn fields(&self) -> Vec<(&'static str, String, &'static str)> {
+                vec![$((stringify!($name), self.$name.to_string(), $description),)+]
+            }
+        }
+    };
 }
 
-impl Default for GrampusOptions {
-    fn default() -> Self {
-        Self {
-            local_io: LocalIo::default(),
-            tile_rows: 65_536,
-            min_partition_rows: 16_384,
-            fetched_tile_rows: 1 << 20,
-            fetch_window_bytes: 16 << 20,
-            prune: true,
-            timestamp_unit: TimestampUnit::default(),
-            invalid_utf8: InvalidUtf8::default(),
-            device: Device::default(),
-            gpu_backing: GpuBacking::default(),
-            gpu_decompress: GpuDecompress::default(),
-            nvcomp_library: String::new(),
-            gpu_load: GpuLoad::default(),
-            gpu_cache_bytes: 0,
-            gpu_sector_bytes: 512,
-            gpu: "0".to_owned(),
-            gpu_target: GpuTarget::default(),
-            cache_folder: String::new(),
-            runtime: None,
-        }
+settings! {
+    local_io: LocalIo = LocalIo::default(), word,
+        "How local files are read: 'mmap' (memory map) or 'read' (positioned reads)";
+    tile_rows: usize = 65_536, rows, "Most rows that a filter looks at in one step";
+    /// A partition costs more than it saves for fewer rows. Work stealing halves a range down to eight times as many
+    /// rows.
+    min_partition_rows: usize = 16_384, rows, "Fewest rows for which a scan gets another partition";
+    /// Each step may cost a round trip.
+    fetched_tile_rows: usize = 1 << 20, rows,
+        "Fewest rows that a filter looks at in one step of a file in an object store";
+    fetch_window_bytes: usize = 16 << 20, bytes,
+        "Bytes of a filter's first columns that are fetched ahead from an object store";
+    prune: bool = true, flag, "Skip stripes and row groups whose statistics or bloom filters exclude the filter";
+    timestamp_unit: TimestampUnit = TimestampUnit::default(), word,
+        "Unit of timestamps in tables opened from now on: 'ns' (years 1677 to 2262), 'us' (any year), 'auto' \
+         (microseconds for a column whose statistics tell that a value does not fit nanoseconds)";
+    invalid_utf8: InvalidUtf8 = InvalidUtf8::default(), word,
+        "Strings that are not UTF-8: 'error' (the query fails) or 'replace' (U+FFFD for the invalid bytes)";
+    device: Device = Device::default(), word,
+        "Where filtered aggregates are computed: 'auto' (by estimated time), 'gpu' (or an error), 'prefer' (the GPU \
+         wherever it can), 'cpu'";
+    gpu_backing: GpuBacking = GpuBacking::default(), word,
+        "How columns come to the GPU: 'auto', 'paged' (what kernels miss, kept in device memory), 'mapped' (loads from \
+         the page cache), 'queued' (NVMe commands), 'resident' (whole, kept in device memory)";
+    gpu_decompress: GpuDecompress = GpuDecompress::default(), word,
+        "Where chunks of compressed files are decompressed for the GPU: 'auto' (Snappy and LZ4 on the GPU; Zstandard \
+         and zlib there by nvCOMP, if it is installed), 'own' (Snappy and LZ4 on the GPU), 'nvcomp' (all on the GPU by \
+         nvCOMP, or an error), 'off' (by the CPU)";
+    nvcomp_library: String = String::new(), text,
+        "The file of nvCOMP; empty: the file that GRAMPUS_NVCOMP names, or libnvcomp.so.5 of the loader";
+    gpu_load: GpuLoad = GpuLoad::default(), word,
+        "Whether columns are loaded into device memory after queries on the CPU: 'background' or 'off'";
+    gpu_cache_bytes: u64 = 0, cache_bytes,
+        "Most device memory for what is kept between queries; 0: three quarters of what is free";
+    gpu_sector_bytes: u32 = 512, sector_bytes,
+        "What kernels read by command for a single value: 512, 1024, 2048 or 4096 bytes";
+    gpu: String = "0".to_owned(), gpu_name, "The NVIDIA GPU: its number, or its UUID; `grampus device` prints both";
+    gpu_target: GpuTarget = GpuTarget::default(), word,
+        "What runs kernels: 'cuda', or 'host' (CPU threads, for tests)";
+    cache_folder: String = String::new(), text,
+        "Where compiled kernels and the calibration are kept; empty: the user's cache folder";
+}
+
+fn word<T: FromStr<Err = DataFusionError>>(_key: &str, value: &str) -> Result<T> {
+    value.parse()
+}
+
+fn text(_key: &str, value: &str) -> Result<String> {
+    Ok(value.to_owned())
+}
+
+fn rows(key: &str, value: &str) -> Result<usize> {
+    positive(key, value, "rows")
+}
+
+fn bytes(key: &str, value: &str) -> Result<usize> {
+    positive(key, value, "bytes")
+}
+
+fn positive(key: &str, value: &str, unit: &str) -> Result<usize> {
+    match value.parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ => config_err!("grampus.{key} is a number of {unit}, at least 1, not '{value}'"),
+    }
+}
+
+fn flag(key: &str, value: &str) -> Result<bool> {
+    match value.to_ascii_lowercase().parse() {
+        Ok(flag) => Ok(flag),
+        Err(_) => config_err!("grampus.{key} is true or false, not '{value}'"),
+    }
+}
+
+fn cache_bytes(key: &str, value: &str) -> Result<u64> {
+    match value.parse() {
+        Ok(bytes) => Ok(bytes),
+        Err(_) => config_err!("grampus.{key} is a number of bytes, or 0, not '{value}'"),
+    }
+}
+
+fn sector_bytes(key: &str, value: &str) -> Result<u32> {
+    match value.parse() {
+        Ok(bytes @ (512 | 1024 | 2048 | 4096)) => Ok(bytes),
+        _ => config_err!("grampus.{key} is 512, 1024, 2048 or 4096, not '{value}'"),
+    }
+}
+
+fn gpu_name(key: &str, value: &str) -> Result<String> {
+    match Target::of_gpu(value) {
+        Some(_) => Ok(value.trim().to_owned()),
+        None => config_err!("grampus.{key} is a number or a UUID ('GPU-…', 'MIG-…'), not '{value}'"),
     }
 }
 
@@ -250,35 +318,29 @@ impl GrampusOptions {
     pub(crate) fn device_settings(&self) -> DeviceSettings {
         match &self.runtime {
             Some(runtime) => runtime.get(),
-            None => DeviceSettings {
-                gpu: self.gpu.clone(),
-                target: self.gpu_target,
-                cache_bytes: self.gpu_cache_bytes,
-                sector_bytes: self.gpu_sector_bytes,
-                cache_folder: self.cache_folder.clone(),
-            },
+            None => self.device_fields(),
         }
     }
 
-    fn set_device(&mut self, key: &str, value: &str) -> Result<()> {
-        let changed = match &self.runtime {
-            Some(runtime) => runtime.set(key, value)?,
-            None => {
-                let mut settings = self.device_settings();
-                settings.set(key, value)?;
-                settings
-            }
-        };
-        let DeviceSettings {
-            gpu,
-            target,
-            cache_bytes,
-            sector_bytes,
-            cache_folder,
-        } = changed;
-        (self.gpu, self.gpu_target) = (gpu, target);
-        (self.gpu_cache_bytes, self.gpu_sector_bytes, self.cache_folder) = (cache_bytes, sector_bytes, cache_folder);
-        Ok(())
+    fn device_fields(&self) -> DeviceSettings {
+        DeviceSettings {
+            gpu: self.gpu.clone(),
+            target: self.gpu_target,
+            cache_bytes: self.gpu_cache_bytes,
+            sector_bytes: self.gpu_sector_bytes,
+            cache_folder: self.cache_folder.clone(),
+        }
+    }
+
+    fn with_device(&self, settings: DeviceSettings) -> Self {
+        Self {
+            gpu: settings.gpu,
+            gpu_target: settings.target,
+            gpu_cache_bytes: settings.cache_bytes,
+            gpu_sector_bytes: settings.sector_bytes,
+            cache_folder: settings.cache_folder,
+            ..self.clone()
+        }
     }
 }
 
@@ -296,126 +358,25 @@ impl ExtensionOptions for GrampusOptions {
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
-        match key {
-            "local_io" => self.local_io = value.parse()?,
-            "tile_rows" => match value.parse() {
-                Ok(rows) if rows > 0 => self.tile_rows = rows,
-                _ => return config_err!("grampus.tile_rows is a number of rows, at least 1, not '{value}'"),
-            },
-            "min_partition_rows" => match value.parse() {
-                Ok(rows) if rows > 0 => self.min_partition_rows = rows,
-                _ => return config_err!("grampus.min_partition_rows is a number of rows, at least 1, not '{value}'"),
-            },
-            "fetched_tile_rows" => match value.parse() {
-                Ok(rows) if rows > 0 => self.fetched_tile_rows = rows,
-                _ => return config_err!("grampus.fetched_tile_rows is a number of rows, at least 1, not '{value}'"),
-            },
-            "fetch_window_bytes" => match value.parse() {
-                Ok(bytes) if bytes > 0 => self.fetch_window_bytes = bytes,
-                _ => return config_err!("grampus.fetch_window_bytes is a number of bytes, at least 1, not '{value}'"),
-            },
-            "prune" => match value.to_ascii_lowercase().parse() {
-                Ok(prune) => self.prune = prune,
-                Err(_) => return config_err!("grampus.prune is true or false, not '{value}'"),
-            },
-            "timestamp_unit" => self.timestamp_unit = value.parse()?,
-            "invalid_utf8" => self.invalid_utf8 = value.parse()?,
-            "device" => self.device = value.parse()?,
-            "gpu_backing" => self.gpu_backing = value.parse()?,
-            "gpu_decompress" => self.gpu_decompress = value.parse()?,
-            "nvcomp_library" => value.clone_into(&mut self.nvcomp_library),
-            "gpu_load" => self.gpu_load = value.parse()?,
-            key if DeviceSettings::has(key) => self.set_device(key, value)?,
-            _ => return config_err!("there is no setting grampus.{key}; SHOW ALL lists them"),
-        }
+        let Some(runtime) = self.runtime.clone() else {
+            return self.set_field(key, value);
+        };
+        *self = runtime.change(key, |device| {
+            let mut changed = self.with_device(device);
+            changed.set_field(key, value)?;
+            Ok((changed.device_fields(), changed))
+        })?;
         Ok(())
     }
 
     fn entries(&self) -> Vec<ConfigEntry> {
-        let entry = |name: &str, value: String, description| ConfigEntry {
+        let fields = self.with_device(self.device_settings()).fields();
+        let entries = fields.into_iter().map(|(name, value, description)| ConfigEntry {
             key: format!("{}.{name}", Self::PREFIX),
             value: Some(value),
             description,
-        };
-        let mut entries = vec![
-            entry(
-                "local_io",
-                self.local_io.to_string(),
-                "How local files are read: 'mmap' (memory map) or 'read' (positioned reads)",
-            ),
-            entry(
-                "tile_rows",
-                self.tile_rows.to_string(),
-                "Most rows that a filter looks at in one step",
-            ),
-            entry(
-                "min_partition_rows",
-                self.min_partition_rows.to_string(),
-                "Fewest rows for which a scan gets another partition",
-            ),
-            entry(
-                "fetched_tile_rows",
-                self.fetched_tile_rows.to_string(),
-                "Fewest rows that a filter looks at in one step of a file in an object store",
-            ),
-            entry(
-                "fetch_window_bytes",
-                self.fetch_window_bytes.to_string(),
-                "Bytes of a filter's first columns that are fetched ahead from an object store",
-            ),
-            entry(
-                "prune",
-                self.prune.to_string(),
-                "Skip stripes and row groups whose statistics or bloom filters exclude the filter",
-            ),
-            entry(
-                "timestamp_unit",
-                self.timestamp_unit.to_string(),
-                "Unit of timestamps in tables opened from now on: 'ns' (years 1677 to 2262), 'us' (any year), 'auto' \
-                 (microseconds for a column whose statistics tell that a value does not fit nanoseconds)",
-            ),
-            entry(
-                "invalid_utf8",
-                self.invalid_utf8.to_string(),
-                "Strings that are not UTF-8: 'error' (the query fails) or 'replace' (U+FFFD for the invalid bytes)",
-            ),
-            entry(
-                "device",
-                self.device.to_string(),
-                "Where filtered aggregates are computed: 'auto' (by estimated time), 'gpu' (or an error), 'prefer' \
-                 (the GPU wherever it can), 'cpu'",
-            ),
-            entry(
-                "gpu_backing",
-                self.gpu_backing.to_string(),
-                "How columns come to the GPU: 'auto', 'paged' (what kernels miss, kept in device memory), 'mapped' \
-                 (loads from the page cache), 'queued' (NVMe commands), 'resident' (whole, kept in device memory)",
-            ),
-            entry(
-                "gpu_decompress",
-                self.gpu_decompress.to_string(),
-                "Where chunks of compressed files are decompressed for the GPU: 'auto' (Snappy and LZ4 on the GPU; \
-                 Zstandard and zlib there by nvCOMP, if it is installed), 'own' (Snappy and LZ4 on the GPU), 'nvcomp' \
-                 (all on the GPU by nvCOMP, or an error), 'off' (by the CPU)",
-            ),
-            entry(
-                "nvcomp_library",
-                self.nvcomp_library.clone(),
-                "The file of nvCOMP; empty: the file that GRAMPUS_NVCOMP names, or libnvcomp.so.5 of the loader",
-            ),
-            entry(
-                "gpu_load",
-                self.gpu_load.to_string(),
-                "Whether columns are loaded into device memory after queries on the CPU: 'background' or 'off'",
-            ),
-        ];
-        let of_device = self.device_settings().entries();
-        entries.extend(
-            of_device
-                .into_iter()
-                .map(|(name, value, description)| entry(name, value, description)),
-        );
-        entries
+        });
+        entries.collect()
     }
 }
 

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use datafusion::common::config_err;
 use datafusion::error::Result;
-use grampus_gpu_exec::Target;
 
 use crate::setting_words::words;
 
@@ -42,70 +41,6 @@ pub(crate) struct DeviceSettings {
 }
 
 impl DeviceSettings {
-    /// Whether a setting `grampus.{key}` is one of these.
-    pub(crate) fn has(key: &str) -> bool {
-        matches!(
-            key,
-            "gpu_cache_bytes" | "gpu_sector_bytes" | "gpu" | "gpu_target" | "cache_folder"
-        )
-    }
-
-    /// Sets one of the settings.
-    ///
-    /// # Errors
-    /// Says which values the setting has.
-    pub(crate) fn set(&mut self, key: &str, value: &str) -> Result<()> {
-        match key {
-            "gpu_cache_bytes" => match value.parse() {
-                Ok(bytes) => self.cache_bytes = bytes,
-                Err(_) => return config_err!("grampus.gpu_cache_bytes is a number of bytes, or 0, not '{value}'"),
-            },
-            "gpu_sector_bytes" => match value.parse() {
-                Ok(bytes @ (512 | 1024 | 2048 | 4096)) => self.sector_bytes = bytes,
-                _ => return config_err!("grampus.gpu_sector_bytes is 512, 1024, 2048 or 4096, not '{value}'"),
-            },
-            "gpu" => match Target::of_gpu(value) {
-                Some(_) => value.trim().clone_into(&mut self.gpu),
-                None => return config_err!("grampus.gpu is a number or a UUID ('GPU-…', 'MIG-…'), not '{value}'"),
-            },
-            "gpu_target" => self.target = value.parse()?,
-            "cache_folder" => value.clone_into(&mut self.cache_folder),
-            _ => return config_err!("grampus.{key} is no setting of a device"),
-        }
-        Ok(())
-    }
-
-    /// Names, values and descriptions.
-    pub(crate) fn entries(self) -> [(&'static str, String, &'static str); 5] {
-        [
-            (
-                "gpu_cache_bytes",
-                self.cache_bytes.to_string(),
-                "Most device memory for what is kept between queries; 0: three quarters of what is free",
-            ),
-            (
-                "gpu_sector_bytes",
-                self.sector_bytes.to_string(),
-                "What kernels read by command for a single value: 512, 1024, 2048 or 4096 bytes",
-            ),
-            (
-                "gpu",
-                self.gpu,
-                "The NVIDIA GPU: its number, or its UUID; `grampus device` prints both",
-            ),
-            (
-                "gpu_target",
-                self.target.to_string(),
-                "What runs kernels: 'cuda', or 'host' (CPU threads, for tests)",
-            ),
-            (
-                "cache_folder",
-                self.cache_folder,
-                "Where compiled kernels and the calibration are kept; empty: the user's cache folder",
-            ),
-        ]
-    }
-
     /// Device memory for cached columns; `None`: three quarters of the free memory.
     pub(crate) fn most_cache_bytes(&self) -> Option<u64> {
         (self.cache_bytes > 0).then_some(self.cache_bytes)
@@ -162,22 +97,26 @@ impl RuntimeSettings {
         self.lock().settings.clone()
     }
 
-    /// Sets one of the settings. Returns all of them.
+    /// Changes settings for `SET grampus.{key}`. `change` gets those of the runtime, and returns the new ones and what
+    /// the caller wants.
     ///
     /// # Errors
-    /// Those of [`DeviceSettings::set`], and another value while the device is open.
-    pub(crate) fn set(&self, key: &str, value: &str) -> Result<DeviceSettings> {
+    /// Those of `change`, and other settings while the device is open.
+    pub(crate) fn change<T>(
+        &self,
+        key: &str,
+        change: impl FnOnce(DeviceSettings) -> Result<(DeviceSettings, T)>,
+    ) -> Result<T> {
         let mut state = self.lock();
-        let mut changed = state.settings.clone();
-        changed.set(key, value)?;
+        let (changed, wanted) = change(state.settings.clone())?;
         if state.is_open && changed != state.settings {
             return config_err!(
                 "grampus.{key} cannot change while the device is open, which all sessions of the runtime share; set \
                  it before the first query on the device"
             );
         }
-        state.settings = changed.clone();
-        Ok(changed)
+        state.settings = changed;
+        Ok(wanted)
     }
 
     /// Notes whether the device is open. Only if it was opened with `settings`.

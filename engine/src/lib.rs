@@ -28,6 +28,7 @@
 //! ```text
 //! redaction       text without the passwords of URLs
 //! printable       whether values have a text
+//! plan_methods    methods that operators share
 //! setting_words   settings whose values are words
 //! device_settings the settings that a device is opened with
 //! store_error     StoreError: why a place in a store cannot be used
@@ -86,6 +87,7 @@ mod orc_table_factory;
 mod output;
 #[cfg(feature = "proto")]
 mod plan_codec;
+mod plan_methods;
 mod plan_rewrites;
 pub mod printable;
 mod redaction;

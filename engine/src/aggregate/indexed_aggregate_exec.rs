@@ -10,19 +10,16 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{Schema, SchemaRef};
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Statistics, internal_err};
+use datafusion::common::internal_err;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy, evaluate_group_by};
-use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
+use datafusion::physical_plan::execution_plan::ReplaceChildrenOptions;
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
-use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, InputOrderMode, PhysicalExpr, PlanProperties,
-};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, InputOrderMode, PhysicalExpr};
 use futures::stream::{self, StreamExt, TryStreamExt};
 
 use super::calendar_part::CalendarPart;
@@ -31,6 +28,7 @@ use super::group_index::GroupIndex;
 use super::group_states::{GroupStates, are_supported};
 use super::key_codes::KeyCodes;
 use crate::one_shot_input::OneShotInput;
+use crate::plan_methods::delegate_plan;
 
 /// An `AggregateExec` that finds its groups by index.
 #[derive(Debug)]
@@ -98,17 +96,7 @@ impl DisplayAs for IndexedAggregateExec {
 }
 
 impl ExecutionPlan for IndexedAggregateExec {
-    fn name(&self) -> &str {
-        ExecutionPlan::name(self.inner.as_ref())
-    }
-
-    fn downcast_delegate(&self) -> Option<&dyn ExecutionPlan> {
-        Some(self.inner.as_ref())
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.inner.properties()
-    }
+    delegate_plan!(inner);
 
     fn maintains_input_order(&self) -> Vec<bool> {
         self.inner.maintains_input_order()
@@ -120,13 +108,6 @@ impl ExecutionPlan for IndexedAggregateExec {
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         vec![&self.input]
-    }
-
-    fn apply_expressions(
-        &self,
-        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        self.inner.apply_expressions(f)
     }
 
     fn replace_children(
@@ -156,10 +137,6 @@ impl ExecutionPlan for IndexedAggregateExec {
         }
     }
 
-    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
-    }
-
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let group_schema = self.inner.group_expr().group_schema(&self.inner.input_schema())?;
         let Some(index) = GroupIndex::new(&group_schema)? else {
@@ -186,18 +163,6 @@ impl ExecutionPlan for IndexedAggregateExec {
 
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())
-    }
-
-    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
-        self.inner.child_stats_requests(partition)
-    }
-
-    fn statistics_from_inputs(
-        &self,
-        input_stats: &[Arc<Statistics>],
-        args: &StatisticsArgs,
-    ) -> Result<Arc<Statistics>> {
-        self.inner.statistics_from_inputs(input_stats, args)
     }
 }
 

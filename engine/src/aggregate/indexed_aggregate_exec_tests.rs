@@ -6,6 +6,7 @@ use arrow::array::{
 };
 use arrow::datatypes::Int32Type;
 use arrow::util::pretty::pretty_format_batches;
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::MemTable;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;

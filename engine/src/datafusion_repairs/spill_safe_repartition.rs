@@ -11,8 +11,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use datafusion::common::config::ConfigOptions;
+use datafusion::common::internal_err;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Statistics, internal_err};
 use datafusion::error::Result;
 use datafusion::execution::disk_manager::DiskManager;
 use datafusion::execution::memory_pool::MemoryLimit;
@@ -22,10 +22,10 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::repartition::RepartitionExec;
-use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr, PlanProperties};
 
 use super::spill_segments::SpillSegments;
+use crate::plan_methods::delegate_plan;
 
 /// Replaces each `RepartitionExec` by a [`SpillSafeRepartitionExec`].
 #[derive(Debug)]
@@ -141,17 +141,7 @@ impl DisplayAs for SpillSafeRepartitionExec {
 }
 
 impl ExecutionPlan for SpillSafeRepartitionExec {
-    fn name(&self) -> &str {
-        ExecutionPlan::name(self.inner.as_ref())
-    }
-
-    fn downcast_delegate(&self) -> Option<&dyn ExecutionPlan> {
-        Some(self.inner.as_ref())
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.inner.properties()
-    }
+    delegate_plan!(inner);
 
     fn maintains_input_order(&self) -> Vec<bool> {
         self.inner.maintains_input_order()
@@ -165,13 +155,6 @@ impl ExecutionPlan for SpillSafeRepartitionExec {
         vec![&self.input]
     }
 
-    fn apply_expressions(
-        &self,
-        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        self.inner.apply_expressions(f)
-    }
-
     fn replace_children(
         self: Arc<Self>,
         children: Vec<Arc<dyn ExecutionPlan>>,
@@ -183,28 +166,12 @@ impl ExecutionPlan for SpillSafeRepartitionExec {
         Ok(Arc::new(Self::try_new(&self.inner, Arc::clone(input))?))
     }
 
-    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
-    }
-
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         self.inner.execute(partition, self.inner_context(&context)?)
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
         self.inner.metrics()
-    }
-
-    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
-        self.inner.child_stats_requests(partition)
-    }
-
-    fn statistics_from_inputs(
-        &self,
-        input_stats: &[Arc<Statistics>],
-        args: &StatisticsArgs,
-    ) -> Result<Arc<Statistics>> {
-        self.inner.statistics_from_inputs(input_stats, args)
     }
 }
 

@@ -16,27 +16,25 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::config::ConfigOptions;
+use datafusion::common::internal_err;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::utils::memory::RecordBatchMemoryCounter;
-use datafusion::common::{Statistics, internal_err};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
+use datafusion::physical_plan::execution_plan::ReplaceChildrenOptions;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode, SortMergeJoinExec};
 use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
 use datafusion::physical_plan::sorts::sort::SortExec;
-use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PhysicalExpr, PlanProperties,
-};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PhysicalExpr};
 use futures::{StreamExt, TryStreamExt};
 
 use super::build_side_filter::{BuildSideFilter, Reporter};
 use crate::one_shot_input::OneShotInput;
+use crate::plan_methods::delegate_plan;
 
 /// Bytes of a hash table per row, beside the row itself.
 const HASH_TABLE_ROW_BYTES: usize = 32;
@@ -158,27 +156,10 @@ impl DisplayAs for SpillingJoinExec {
 }
 
 impl ExecutionPlan for SpillingJoinExec {
-    fn name(&self) -> &str {
-        self.join.name()
-    }
-
-    fn downcast_delegate(&self) -> Option<&dyn ExecutionPlan> {
-        Some(self.join.as_ref())
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.join.properties()
-    }
+    delegate_plan!(join);
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         self.join.children()
-    }
-
-    fn apply_expressions(
-        &self,
-        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        self.join.apply_expressions(f)
     }
 
     fn replace_children(
@@ -190,10 +171,6 @@ impl ExecutionPlan for SpillingJoinExec {
         let join = Arc::new(join.with_new_children(children)?.build()?);
         let filter = self.filter.as_ref().and_then(|_| BuildSideFilter::of(&join));
         Ok(Arc::new(Self::new(join, filter)))
-    }
-
-    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
     }
 
     fn dynamic_expressions_produced(&self) -> Vec<Arc<dyn PhysicalExpr>> {
@@ -243,18 +220,6 @@ impl ExecutionPlan for SpillingJoinExec {
             }
         }
         Some(metrics)
-    }
-
-    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
-        self.join.child_stats_requests(partition)
-    }
-
-    fn statistics_from_inputs(
-        &self,
-        input_stats: &[Arc<Statistics>],
-        args: &StatisticsArgs,
-    ) -> Result<Arc<Statistics>> {
-        self.join.statistics_from_inputs(input_stats, args)
     }
 }
 

@@ -20,7 +20,7 @@ use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties, ReplaceChildrenOptions,
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties,
 };
 
 use super::Scan;
@@ -37,6 +37,7 @@ use super::scan_ranges::{PlannedStripe, ScanRange, Skipped, work_of};
 use super::selectivity_estimate::scan_statistics;
 use super::table_pruning::filtered;
 use super::work_stealing::{ContextQueues, RangeCuts};
+use crate::plan_methods::leaf_plan;
 
 /// A scan of ORC files. Reads only the bytes that the filter and the passing rows need.
 #[derive(Debug, Clone)]
@@ -344,9 +345,7 @@ impl ExecutionPlan for OrcScanExec {
         &self.properties
     }
 
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        Vec::new()
-    }
+    leaf_plan!();
 
     fn apply_expressions(
         &self,
@@ -359,24 +358,6 @@ impl ExecutionPlan for OrcScanExec {
             }
         }
         Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        match children.is_empty() {
-            true => Ok(self),
-            false => internal_err!("OrcScanExec has no children"),
-        }
-    }
-
-    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        match children.is_empty() {
-            true => Ok(self),
-            false => internal_err!("OrcScanExec has no children"),
-        }
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
