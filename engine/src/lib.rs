@@ -7,7 +7,8 @@
 //! - [`SessionChange`] lists what changes in the program's session. Each change can be switched off.
 //! - [`register`] and [`session::context`] do the same with a runtime for one session.
 //! - [`session::register_orc`] registers files as a table. [`OrcTable`] is the table itself, for other catalogs. The
-//!   session has the file format `orc` for a `ListingTable`.
+//!   session has the file format `orc` for a `ListingTable`, which is [`OrcFormat`]. [`OrcSource`] scans files of any
+//!   `FileScanConfig`.
 //! - [`GrampusOptions`] has the initial values of the `grampus.*` settings.
 //! - [`session::plan_cache::plan_sql`] plans a statement, and reuses the plan of a text seen before.
 //!   [`session::statement_parser`] parses what it plans, `SUMMARIZE` too.
@@ -38,6 +39,7 @@
 //! table           the files of a table: listing, schema, partition values, statistics
 //! scan            the on-demand scan: prune, filter, read the other columns for the rows that passed
 //! output          files that statements write
+//! orc_source      OrcSource: the scan of files that a program has listed, divided and assigned
 //! listed_scan     the scan of files that a ListingTable has listed
 //! orc_format      ORC as a file format of DataFusion, over `output` and `listed_scan`
 //! orc_table       OrcTable: `table` and `scan` as a DataFusion table
@@ -67,6 +69,7 @@ mod listed_scan;
 mod named_files;
 mod one_shot_input;
 mod orc_format;
+mod orc_source;
 mod orc_table;
 mod orc_table_factory;
 mod output;
@@ -85,6 +88,8 @@ mod table;
 
 pub use config::{Device, GpuBacking, GpuDecompress, GpuTarget, GrampusConfig, GrampusOptions, LocalIo, MemoryLimit};
 pub use device_path::{DevicePath, device_path};
+pub use orc_format::OrcFormat;
+pub use orc_source::OrcSource;
 pub use orc_table::OrcTable;
 pub use output::scoped_threads::ScopedThreads;
 #[cfg(feature = "proto")]

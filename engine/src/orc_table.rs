@@ -288,6 +288,7 @@ impl TableProvider for OrcTable {
             table: Arc::clone(&self.schema),
             files,
             excluded_files,
+            part: None,
             projection: projection
                 .cloned()
                 .unwrap_or_else(|| (0..self.schema.fields().len()).collect()),
