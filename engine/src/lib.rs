@@ -49,6 +49,8 @@
 //! named_files     DataFusion's formats, whose errors name the file
 //! file_table      a table of files of any format, by the end of the location
 //! plan_codec      GrampusCodec: operators as bytes, for plans that travel
+//! table_definition
+//!                 the statement that makes a table, for SHOW CREATE TABLE
 //! scan_io         the I/O of a plan, over `scan` and `gpu`
 //! device_path     the device that runs a plan, with the reason
 //! session         a DataFusion session with all of them; the plan cache
@@ -99,4 +101,5 @@ pub use scan_io::scan_io;
 pub use session::{Grampus, GrampusBuilder, SessionChange, register};
 pub use store::lazy_stores::LazyStores;
 pub use store::nvme_store::NvmeStore;
+mod table_definition;
 pub use store_error::StoreError;
