@@ -7,7 +7,8 @@
 //! - [`SessionChange`] lists what changes in the program's session. Each change can be switched off.
 //! - [`register`] and [`session::context`] do the same with a runtime for one session.
 //! - [`session::register_orc`] registers files as a table. [`OrcTable`] is the table itself, for other catalogs. The
-//!   session has the file format `orc` for a `ListingTable`.
+//!   session has the file format `orc` for a `ListingTable`, which is [`OrcFormat`]. [`OrcSource`] scans files of any
+//!   `FileScanConfig`.
 //! - [`GrampusOptions`] has the initial values of the `grampus.*` settings.
 //! - [`session::plan_cache::plan_sql`] plans a statement, and reuses the plan of a text seen before.
 //!   [`session::statement_parser`] parses what it plans, `SUMMARIZE` too.
@@ -43,6 +44,7 @@
 //! scan            the on-demand scan: prune, filter, read the other columns for the rows that passed
 //! aggregate       few groups by index on the CPU, and minima of floats
 //! output          files that statements write
+//! orc_source      OrcSource: the scan of files that a program has listed, divided and assigned
 //! listed_scan     the scan of files that a ListingTable has listed
 //! orc_format      ORC as a file format of DataFusion, over `output` and `listed_scan`
 //! orc_table       OrcTable: `table` and `scan` as a DataFusion table
@@ -53,6 +55,8 @@
 //! files_table     a table of files of another format in folders, by globs or by a list
 //! file_table      a table of files of any format, by the end of the location
 //! plan_codec      GrampusCodec: operators as bytes, for plans that travel
+//! table_definition
+//!                 the statement that makes a table, for SHOW CREATE TABLE
 //! scan_io         the I/O of a plan, over `scan` and `gpu`
 //! device_path     the device that runs a plan, with the reason
 //! sql_functions   functions of SQL that DataFusion lacks
@@ -82,6 +86,7 @@ mod listed_scan;
 mod named_files;
 mod one_shot_input;
 mod orc_format;
+mod orc_source;
 mod orc_table;
 mod orc_table_factory;
 mod output;
@@ -104,6 +109,8 @@ mod table;
 
 pub use config::{Device, GpuBacking, GpuDecompress, GpuTarget, GrampusConfig, GrampusOptions, LocalIo, MemoryLimit};
 pub use device_path::{DevicePath, device_path};
+pub use orc_format::OrcFormat;
+pub use orc_source::OrcSource;
 pub use orc_table::OrcTable;
 pub use output::scoped_threads::ScopedThreads;
 #[cfg(feature = "proto")]
@@ -113,4 +120,5 @@ pub use scan_io::scan_io;
 pub use session::{Grampus, GrampusBuilder, SessionChange, register};
 pub use store::lazy_stores::LazyStores;
 pub use store::nvme_store::NvmeStore;
+mod table_definition;
 pub use store_error::StoreError;

@@ -2,98 +2,65 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::SchemaRef;
 use datafusion::catalog::Session;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{internal_datafusion_err, not_impl_err};
-use datafusion::datasource::physical_plan::{FileOpener, FileScanConfig, FileSource};
-use datafusion::datasource::table_schema::TableSchema;
-use datafusion::error::{DataFusionError, Result};
+use datafusion::common::stats::Precision;
+use datafusion::common::{ColumnStatistics, Statistics};
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::{FileScanConfig, FileScanConfigBuilder};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::error::Result;
+use datafusion::physical_expr::LexOrdering;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::projection::ProjectionExprs;
-use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::projection::ProjectionExec;
-use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
-use object_store::local::LocalFileSystem;
 use object_store::{ObjectMeta, ObjectStore};
 
 use crate::config::GrampusOptions;
 use crate::file::file_cache::{FileCache, OrcFile};
-use crate::file::{Identity, Place};
+use crate::orc_source::{OrcSource, over_columns};
 use crate::scan::planner::{ScanRequest, plan_scan};
 use crate::table::files::TableFile;
-use crate::table::listing::FoundFile;
-use crate::table::opened_files::open_files;
-use crate::table::schema::ColumnMaps;
+use crate::table::listed_object::found_object;
+use crate::table::opened_files::{columns_with, open_files};
+use crate::table::schema::{ColumnMaps, columns_in_file};
+use crate::table::statistics::of_files;
 
-/// How the store of all local files is shown.
-const LOCAL_FILES: &str = "LocalFileSystem(file:///)";
-
-/// What DataFusion asks of the files before they are scanned. They are read by the plan of [`listed_scan`].
-#[derive(Debug, Clone)]
-pub(crate) struct ListedFiles {
-    schema: TableSchema,
-    /// `None`: all columns.
-    projection: Option<ProjectionExprs>,
-    metrics: ExecutionPlanMetricsSet,
+/// Whether the configuration says which rows come in which partition and order, or how they are read. Then it is
+/// executed as it is: an [`OrcScanExec`](crate::scan::orc_scan_exec::OrcScanExec) divides the rows itself.
+fn is_binding(config: &FileScanConfig, files: &[&PartitionedFile]) -> bool {
+    config.preserve_order
+        || config.output_partitioning.is_some()
+        || config.expr_adapter_factory.is_some()
+        || config.batch_size.is_some()
+        || config.file_source().filter().is_some()
+        || !config.file_source().table_schema().virtual_columns().is_empty()
+        || files.iter().any(|file| file.range.is_some())
 }
 
-impl ListedFiles {
-    pub(crate) fn new(schema: TableSchema) -> Self {
-        Self {
-            schema,
-            projection: None,
-            metrics: ExecutionPlanMetricsSet::new(),
-        }
-    }
-}
-
-impl FileSource for ListedFiles {
-    fn create_file_opener(&self, _: Arc<dyn ObjectStore>, _: &FileScanConfig, _: usize) -> Result<Arc<dyn FileOpener>> {
-        not_impl_err!("ORC files are read by the plan that their format makes, not by a DataSourceExec")
-    }
-
-    fn table_schema(&self) -> &TableSchema {
-        &self.schema
-    }
-
-    fn with_batch_size(&self, _: usize) -> Arc<dyn FileSource> {
-        Arc::new(self.clone())
-    }
-
-    fn projection(&self) -> Option<&ProjectionExprs> {
-        self.projection.as_ref()
-    }
-
-    fn try_pushdown_projection(&self, projection: &ProjectionExprs) -> Result<Option<Arc<dyn FileSource>>> {
-        let merged = match &self.projection {
-            Some(before) => before.try_merge(projection)?,
-            None => projection.clone(),
-        };
-        Ok(Some(Arc::new(Self {
-            projection: Some(merged),
-            ..self.clone()
-        })))
-    }
-
-    fn metrics(&self) -> &ExecutionPlanMetricsSet {
-        &self.metrics
-    }
-
-    fn file_type(&self) -> &str {
-        "orc"
-    }
-
-    fn apply_expressions(
-        &self,
-        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        for projected in self.projection.iter().flat_map(ProjectionExprs::iter) {
-            if f(&projected.expr)? == TreeNodeRecursion::Stop {
-                return Ok(TreeNodeRecursion::Stop);
-            }
-        }
-        Ok(TreeNodeRecursion::Continue)
-    }
+/// Whether rows have this order if DataFusion finds by the files' bounds that each file's rows follow those of the file
+/// before it. Bounds say nothing of NULL, nor, unless they are exact, of NaN.
+fn is_sound(order: &LexOrdering, config: &FileScanConfig) -> bool {
+    let table = config.file_source().table_schema().table_schema();
+    let columns = order.iter().flat_map(|sort| collect_columns(&sort.expr));
+    let columns: Vec<Column> = columns.collect();
+    let several = config.file_groups.iter().filter(|group| group.len() > 1);
+    several.flat_map(|group| group.files()).all(|file| {
+        columns.iter().all(|column| {
+            let known = file
+                .statistics
+                .as_ref()
+                .and_then(|known| known.column_statistics.get(column.index()));
+            known.is_some_and(|known| {
+                let is_float = table.field(column.index()).data_type().is_floating();
+                let bounds = [&known.min_value, &known.max_value];
+                let are_exact = bounds.iter().all(|bound| matches!(bound, Precision::Exact(_)));
+                known.null_count == Precision::Exact(0) && (are_exact || !is_float)
+            })
+        })
+    })
 }
 
 /// Plans the scan of listed files. The plan has the columns of the configuration's projection.
@@ -106,8 +73,16 @@ pub(crate) async fn listed_scan(state: &dyn Session, config: &FileScanConfig) ->
     let listed = config.file_groups.iter().flat_map(|group| group.files());
     // Files of 0 bytes have no rows.
     let listed: Vec<_> = listed.filter(|file| file.object_meta.size > 0).collect();
-    if listed.iter().any(|file| file.range.is_some()) {
-        return not_impl_err!("a part of an ORC file: its scan divides files itself");
+    if let Some(source) = config
+        .file_source()
+        .downcast_ref::<OrcSource>()
+        .filter(|_| is_binding(config, &listed))
+    {
+        let source = Arc::new(source.clone().in_session(state));
+        let mut config = FileScanConfigBuilder::from(config.clone()).with_source(source).build();
+        let orderings = std::mem::take(&mut config.output_ordering);
+        config.output_ordering = orderings.into_iter().filter(|order| is_sound(order, &config)).collect();
+        return Ok(DataSourceExec::from_data_source(config));
     }
     let opened = open_objects(state, &store, listed.iter().map(|file| &file.object_meta)).await?;
     let file_columns = table.fields().len() - config.table_partition_cols().len();
@@ -127,6 +102,7 @@ pub(crate) async fn listed_scan(state: &dyn Session, config: &FileScanConfig) ->
         table,
         files,
         excluded_files: 0,
+        part: None,
         projection: columns.clone(),
         filters: Vec::new(),
         limit: config.limit,
@@ -144,19 +120,34 @@ pub(crate) async fn listed_scan(state: &dyn Session, config: &FileScanConfig) ->
     Ok(Arc::new(ProjectionExec::try_new(moved.iter().cloned(), scan)?))
 }
 
-/// The expression over the table's columns as one over `columns` of it.
-fn over_columns(expr: Arc<dyn PhysicalExpr>, columns: &[usize]) -> Result<Arc<dyn PhysicalExpr>> {
-    let moved = expr.transform_down(|expr| {
-        let Some(column) = expr.downcast_ref::<Column>() else {
-            return Ok(Transformed::no(expr));
-        };
-        let at = columns.iter().position(|&at| at == column.index());
-        let at = at.ok_or_else(|| internal_datafusion_err!("column {column} is not scanned"))?;
-        Ok(Transformed::yes(
-            Arc::new(Column::new(column.name(), at)) as Arc<dyn PhysicalExpr>
-        ))
-    });
-    moved.data()
+/// Statistics of one listed file, for a table with the columns `table`. Columns whose type the scan casts have none.
+///
+/// # Errors
+/// If the file does not fit the table.
+pub(crate) fn file_statistics(state: &dyn Session, file: Vec<Arc<OrcFile>>, table: &SchemaRef) -> Result<Statistics> {
+    let options = state.config_options().extensions.get::<GrampusOptions>();
+    let options = options.cloned().unwrap_or_default();
+    // Files of 0 bytes are not opened.
+    let Some(file) = file.into_iter().next() else {
+        return Ok(Statistics::new_unknown(table).with_num_rows(Precision::Exact(0)));
+    };
+    let own = columns_with(options.timestamp_unit, std::slice::from_ref(&file), &[])?;
+    let columns = columns_in_file(&file, &own, table)?;
+    let types = columns.fields().iter().map(|field| field.data_type().clone());
+    let types: Vec<_> = types.enumerate().collect();
+    let file = TableFile {
+        columns: ColumnMaps::default().of(&file, &columns, columns.fields().len())?,
+        partition_values: Vec::new(),
+        file,
+    };
+    let mut statistics = of_files(&[file], &types, options.invalid_utf8);
+    let known = statistics.column_statistics.iter_mut().zip(columns.fields());
+    for ((known, field), in_table) in known.zip(table.fields()) {
+        if field.data_type() != in_table.data_type() {
+            *known = ColumnStatistics::new_unknown();
+        }
+    }
+    Ok(statistics)
 }
 
 /// Opens the files of listed objects, in their order, without those of 0 bytes.
@@ -169,37 +160,10 @@ pub(crate) async fn open_objects(
     objects: impl Iterator<Item = &ObjectMeta>,
 ) -> Result<Vec<Arc<OrcFile>>> {
     let objects = objects.filter(|object| object.size > 0);
-    let found = objects.map(|object| found_file(store, object));
+    let found = objects.map(|object| found_object(store, object));
     open_files(&cache_of(state), &found.collect::<Result<Vec<_>>>()?).await
 }
 
 fn cache_of(state: &dyn Session) -> Arc<FileCache> {
     state.config().get_extension::<FileCache>().unwrap_or_default()
-}
-
-fn found_file(store: &Arc<dyn ObjectStore>, object: &ObjectMeta) -> Result<FoundFile> {
-    let shown = store.to_string();
-    let (name, place, identity) = if shown == LOCAL_FILES {
-        let path = LocalFileSystem::new().path_to_filesystem(&object.location)?;
-        let metadata = std::fs::metadata(&path);
-        let metadata = metadata.map_err(|error| DataFusionError::Plan(format!("{}: {error}", path.display())))?;
-        let name = path.display().to_string();
-        (name, Place::Local(path), Identity::of_local(&metadata))
-    } else {
-        // Two stores may look alike. The registry keeps its stores, and with them their addresses.
-        let place = Place::Remote {
-            store: Arc::clone(store),
-            url: format!("{shown} {:p}", Arc::as_ptr(store)).into(),
-            path: object.location.clone(),
-        };
-        let name = format!("{shown}/{}", object.location);
-        (name, place, Identity::of_object(object))
-    };
-    Ok(FoundFile {
-        name: name.into(),
-        place,
-        identity,
-        folders: Vec::new(),
-        is_named: false,
-    })
 }

@@ -24,7 +24,8 @@ use datafusion::physical_plan::ExecutionPlan;
 use grampus_orc_layout::write::WriterProperties;
 use object_store::{ObjectMeta, ObjectStore};
 
-use crate::listed_scan::{ListedFiles, listed_scan, open_objects};
+use crate::listed_scan::{file_statistics, listed_scan, open_objects};
+use crate::orc_source::OrcSource;
 use crate::output::orc_sink::OrcSink;
 use crate::output::write_options::writer_options;
 use crate::table::folder_files::FolderFiles;
@@ -40,8 +41,7 @@ impl FileFormatFactory for OrcFormatFactory {
     }
 
     fn default(&self) -> Arc<dyn FileFormat> {
-        let options = WriterProperties::default();
-        Arc::new(OrcFormat { options })
+        Arc::new(OrcFormat::default())
     }
 }
 
@@ -51,9 +51,13 @@ impl GetExt for OrcFormatFactory {
     }
 }
 
-/// ORC files of these options.
-#[derive(Debug)]
-pub(crate) struct OrcFormat {
+/// ORC as a file format of DataFusion: for a `ListingTable`, and for `COPY`. A session with Grampus has it by the name
+/// `orc`; any other session can use it too.
+///
+/// Statistics of files and columns are those of the files' footers. Values that a footer gives as mere bounds are
+/// inexact.
+#[derive(Debug, Default)]
+pub struct OrcFormat {
     options: WriterProperties,
 }
 
@@ -126,7 +130,6 @@ impl FileFormat for OrcFormat {
         columns_of(state, &files, &[])
     }
 
-    /// Rows and bytes. The scan has the columns' statistics of the files that it reads.
     async fn infer_stats(
         &self,
         state: &dyn Session,
@@ -135,10 +138,8 @@ impl FileFormat for OrcFormat {
         object: &ObjectMeta,
     ) -> Result<Statistics> {
         let files = open_objects(state, store, std::iter::once(object)).await?;
-        let rows = files.iter().map(|file| file.tail.rows).sum::<u64>();
-        Ok(Statistics::new_unknown(&schema)
-            .with_num_rows(Precision::Exact(usize::try_from(rows).unwrap_or(usize::MAX)))
-            .with_total_byte_size(Precision::Inexact(usize::try_from(object.size).unwrap_or(usize::MAX))))
+        let size = Precision::Inexact(usize::try_from(object.size).unwrap_or(usize::MAX));
+        Ok(file_statistics(state, files, &schema)?.with_total_byte_size(size))
     }
 
     async fn create_physical_plan(
@@ -165,6 +166,6 @@ impl FileFormat for OrcFormat {
     }
 
     fn file_source(&self, schema: TableSchema) -> Arc<dyn FileSource> {
-        Arc::new(ListedFiles::new(schema))
+        Arc::new(OrcSource::new(schema))
     }
 }

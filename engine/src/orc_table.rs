@@ -46,6 +46,8 @@ pub struct OrcTable {
     cache: Arc<FileCache>,
     /// OPTIONS of the files that INSERT INTO adds.
     write_options: HashMap<String, String>,
+    /// The statement that made the table, without secrets.
+    definition: Option<String>,
     /// Whether the table's columns are declared, so that it may have no files.
     is_declared: bool,
     /// The files that INSERT OVERWRITE may replace, as listed before the statement's plan was made.
@@ -110,6 +112,7 @@ impl OrcTable {
             partition_types,
             cache,
             write_options: HashMap::new(),
+            definition: None,
             is_declared: false,
             replaced: None,
         })
@@ -147,6 +150,12 @@ impl OrcTable {
         self
     }
 
+    /// The table with the statement that made it, for SHOW CREATE TABLE.
+    pub(crate) fn with_definition(mut self, definition: String) -> Self {
+        self.definition = Some(definition);
+        self
+    }
+
     /// The same table, whose INSERT OVERWRITE replaces its files as they are now, and no others. `None`: the table is
     /// not a single folder.
     ///
@@ -166,6 +175,7 @@ impl OrcTable {
             partition_types: self.partition_types,
             cache: Arc::clone(&self.cache),
             write_options: self.write_options.clone(),
+            definition: self.definition.clone(),
             is_declared: self.is_declared,
             replaced: Some(Arc::new(FolderFiles::of(&folder)?)),
         }))
@@ -259,6 +269,10 @@ impl TableProvider for OrcTable {
         TableType::Base
     }
 
+    fn get_table_definition(&self) -> Option<&str> {
+        self.definition.as_deref()
+    }
+
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         Ok(filters
             .iter()
@@ -288,6 +302,7 @@ impl TableProvider for OrcTable {
             table: Arc::clone(&self.schema),
             files,
             excluded_files,
+            part: None,
             projection: projection
                 .cloned()
                 .unwrap_or_else(|| (0..self.schema.fields().len()).collect()),

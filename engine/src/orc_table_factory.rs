@@ -18,6 +18,7 @@ use crate::orc_table::OrcTable;
 use crate::output::write_options::writer_options;
 use crate::redaction::without_passwords;
 use crate::table::listing::find_files_if_any;
+use crate::table_definition::definition;
 
 /// The table factory.
 #[derive(Debug)]
@@ -40,6 +41,7 @@ impl TableProviderFactory for OrcTableFactory {
         };
         check_partitions(&table, command)?;
         let is_declared = !columns.fields().is_empty();
+        let table = table.with_definition(definition(command));
         Ok(Arc::new(table.with_options(&command.options, is_declared)))
     }
 }

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use datafusion::datasource::physical_plan::FileScanConfig;
+use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::ExecutionPlan;
 
 use crate::gpu::gpu_aggregate_exec::GpuAggregateExec;
+use crate::orc_source::OrcSource;
 #[cfg(feature = "proto")]
 use crate::plan_codec::decoded_scan::DecodedScanExec;
 use crate::scan::metrics::ScanIo;
@@ -20,6 +23,11 @@ pub fn scan_io(plan: &Arc<dyn ExecutionPlan>) -> ScanIo {
 fn add_scans(plan: &dyn ExecutionPlan, io: &mut ScanIo) {
     if let Some(metrics) = plan.downcast_ref::<OrcScanExec>().and_then(ExecutionPlan::metrics) {
         io.add(&metrics);
+    }
+    let source = plan.downcast_ref::<DataSourceExec>().map(DataSourceExec::data_source);
+    let config = source.and_then(|source| source.downcast_ref::<FileScanConfig>());
+    if config.is_some_and(|config| config.file_source().is::<OrcSource>()) {
+        plan.metrics().iter().for_each(|metrics| io.add(metrics));
     }
     #[cfg(feature = "proto")]
     if let Some(metrics) = plan.downcast_ref::<DecodedScanExec>().and_then(ExecutionPlan::metrics) {

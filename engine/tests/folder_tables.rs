@@ -1,5 +1,8 @@
 //! Folders of ORC files as tables that statements make and fill: declared columns, INSERT INTO, INSERT OVERWRITE.
 
+#[path = "folder_tables/show_create.rs"]
+mod show_create;
+
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;

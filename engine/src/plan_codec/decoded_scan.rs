@@ -117,6 +117,7 @@ impl ArrivedScan {
             table: Arc::clone(&self.table),
             files,
             excluded_files: 0,
+            part: None,
             projection: self.projection.clone(),
             filters: self.conjuncts.clone(),
             limit: message.limit.map(|limit| limit as usize),

@@ -57,7 +57,7 @@ impl DynamicFilters {
     /// # Errors
     /// If a filter names a column that the scan does not emit.
     pub(super) fn of<'a>(filters: impl Iterator<Item = &'a Arc<dyn PhysicalExpr>>, scan: &Scan) -> Result<Self> {
-        let taken = filters.filter(|filter| filter.is::<DynamicFilterPhysicalExpr>());
+        let taken = filters.filter(|filter| is_dynamic(filter));
         let conjuncts = taken.map(|filter| Conjunct::new(over_table(filter, scan)?, &scan.table));
         Ok(Self {
             conjuncts: conjuncts.collect::<Result<_>>()?,
@@ -98,9 +98,14 @@ impl DynamicFilters {
     }
 }
 
+/// Whether an operator changes this filter while the query runs.
+pub(crate) fn is_dynamic(filter: &Arc<dyn PhysicalExpr>) -> bool {
+    filter.is::<DynamicFilterPhysicalExpr>()
+}
+
 /// Whether a filter over the emitted columns says the same of a row at any time, so that the scan can evaluate it for
 /// each row once and for all.
-pub(super) fn is_constant(filter: &Arc<dyn PhysicalExpr>) -> bool {
+pub(crate) fn is_constant(filter: &Arc<dyn PhysicalExpr>) -> bool {
     let is_static = matches!(DynamicFilterTracking::classify(filter), DynamicFilterTracking::Static);
     is_static && !is_volatile(filter)
 }

@@ -37,7 +37,7 @@ pub(crate) mod coded_strings;
 pub(crate) mod column_locations;
 mod comparison_kernel;
 mod conjunct;
-mod dynamic_filters;
+pub(crate) mod dynamic_filters;
 mod equal_zeros;
 pub(crate) mod execution_listener;
 pub(crate) mod fallible;

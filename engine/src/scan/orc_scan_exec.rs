@@ -12,7 +12,7 @@ use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_expr_common::physical_expr::fmt_sql;
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::execution_plan::{Boundedness, ChildrenPropertiesMode, EmissionType};
 use datafusion::physical_plan::filter_pushdown::{
     ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
 };
@@ -138,6 +138,12 @@ impl OrcScanExec {
     pub(crate) fn taking_all_filters(mut self) -> Self {
         self.takes_all_filters = true;
         self
+    }
+
+    /// The same scan, which has no limit, with the dynamic ones of `filters` over the emitted columns.
+    pub(crate) fn with_dynamic_filters(mut self, filters: &[Arc<dyn PhysicalExpr>]) -> Result<Self> {
+        self.dynamic = DynamicFilters::of(filters.iter(), &self.scan)?;
+        Ok(self)
     }
 
     /// The same scan, which emits only rows that pass `filters` over the emitted columns. It has no limit. The
@@ -461,16 +467,14 @@ impl ExecutionPlan for OrcScanExec {
         if taken.is_empty() {
             return Ok(answer);
         }
-        let mut filtered = self.clone();
-        filtered.dynamic = taken;
-        Ok(answer.with_updated_node(Arc::new(filtered)))
+        let (dynamic, scan) = (taken, self.clone());
+        Ok(answer.with_updated_node(Arc::new(Self { dynamic, ..scan })))
     }
 
     /// The same scan without its dynamic filters: the operators above make new ones.
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
-        let mut reset = Self::clone(&self);
-        reset.dynamic = DynamicFilters::default();
-        Ok(Arc::new(reset))
+        let (dynamic, scan) = (DynamicFilters::default(), Self::clone(&self));
+        Ok(Arc::new(Self { dynamic, ..scan }))
     }
 
     fn fetch(&self) -> Option<usize> {

@@ -4,6 +4,7 @@
 //! 2. The encodings in the first stripe to scan give the conjuncts their first order.
 //! 3. The row groups of the remaining stripes are distributed over the partitions.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
@@ -38,6 +39,8 @@ pub(crate) struct ScanRequest {
     pub(crate) files: Vec<TableFile>,
     /// Files of the table that their partition values exclude.
     pub(crate) excluded_files: usize,
+    /// The bytes of the files whose stripes are scanned: those that begin there. `None`: all.
+    pub(crate) part: Option<Range<u64>>,
     /// Table columns to emit.
     pub(crate) projection: Vec<usize>,
     /// Conjuncts of the filter over the table's columns, other than those over partition columns alone.
@@ -86,6 +89,9 @@ pub(crate) async fn plan_scan(request: ScanRequest) -> Result<OrcScanExec> {
         });
         let mut is_used = false;
         for (stripe, keep) in file.file.tail.stripes.iter().zip(keep) {
+            if request.part.as_ref().is_some_and(|part| !part.contains(&stripe.offset)) {
+                continue;
+            }
             let stride = file.file.tail.row_group_stride(stripe).map(u64::from);
             let groups = row_groups(stripe.rows, stride);
             skipped.count(groups, keep);

@@ -23,7 +23,6 @@ use super::Scan;
 use super::conjunct::Conjunct;
 use super::filter_sample::FilterSample;
 use super::scan_ranges::PlannedStripe;
-use crate::config::InvalidUtf8;
 use crate::table::statistics;
 
 /// Statistics of the rows and columns that a scan of `stripes` emits, without its limit.
@@ -79,13 +78,8 @@ fn table_statistics(scan: &Scan, columns: &[usize]) -> Statistics {
         .iter()
         .map(|&column| (column, scan.table.field(column).data_type().clone()))
         .collect();
-    let mut statistics = statistics::of_files(&scan.files, &columns);
-    for ((column, data_type), known) in columns.iter().zip(&mut statistics.column_statistics) {
-        // The bounds are of the stored bytes, and U+FFFD may lie beyond them.
-        if *data_type == DataType::Utf8 && scan.options.invalid_utf8 == InvalidUtf8::Replace {
-            known.min_value = Precision::Absent;
-            known.max_value = Precision::Absent;
-        }
+    let mut statistics = statistics::of_files(&scan.files, &columns, scan.options.invalid_utf8);
+    for ((column, _), known) in columns.iter().zip(&mut statistics.column_statistics) {
         if let Ok(at) = scan.distinct.binary_search_by_key(column, |(column, _)| *column) {
             known.distinct_count = Precision::Inexact(scan.distinct[at].1 as usize);
         }

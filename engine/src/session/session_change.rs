@@ -3,6 +3,16 @@
 /// One thing that [`Grampus::register`](super::Grampus::register) changes in an owner's session.
 ///
 /// Every change is on by default. [`GrampusBuilder::without`](super::GrampusBuilder::without) switches one off.
+///
+/// # Operators in place of DataFusion's
+///
+/// The operators of [`IndexedAggregates`](Self::IndexedAggregates) and [`SpillingJoins`](Self::SpillingJoins) answer
+/// `name()` and `downcast_ref` as the `AggregateExec` or join that they replace, so that rules and displays find one.
+/// What they answer with does not run. A rule of the program that changes `children()` by `with_new_children`, as
+/// `transform_up` does, keeps them. A rule that makes a new operator of the found one's `input()`, `left()` or
+/// `right()` drops them without an error, and with them what other changes have put below. Answers stay right, but a
+/// join no longer spills. Such a rule belongs into the builder before [`Grampus::register`](super::Grampus::register)
+/// gets it: rules run in the order in which they are added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SessionChange {

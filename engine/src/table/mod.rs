@@ -3,6 +3,7 @@
 //! ```text
 //! listing          locations (file, folder, glob, URL) -> the files that are there
 //! listings         what one statement has found, listed once
+//! listed_object    an object that a program or a catalog has listed
 //! folder_files     the files of a local folder at one time
 //! files            TableFile: a file with its columns and partition values
 //! row_versions     refuses Hive tables whose rows only Hive can merge
@@ -21,6 +22,7 @@ pub(crate) mod column_types;
 pub(crate) mod files;
 pub(crate) mod folder_files;
 pub(crate) mod hive_partitions;
+pub(crate) mod listed_object;
 pub(crate) mod listing;
 pub(crate) mod listings;
 pub(crate) mod opened_files;

@@ -10,7 +10,7 @@ use grampus_orc_layout::LayoutError;
 use super::listing::FoundFile;
 use super::schema::{self, ColumnMaps};
 use super::{row_versions, value_types};
-use crate::config::GrampusOptions;
+use crate::config::{GrampusOptions, TimestampUnit};
 use crate::error::layout;
 use crate::file::file_cache::{FileCache, OrcFile};
 
@@ -78,6 +78,18 @@ fn with_advice(error: LayoutError, found: &[FoundFile]) -> LayoutError {
 pub(crate) fn columns_of(state: &dyn Session, files: &[Arc<OrcFile>], partitions: &[Field]) -> Result<SchemaRef> {
     let options = state.config_options().extensions.get::<GrampusOptions>();
     let timestamps = options.map_or_else(Default::default, |options| options.timestamp_unit);
+    columns_with(timestamps, files, partitions)
+}
+
+/// As [`columns_of`], with this setting of the unit of timestamps.
+///
+/// # Errors
+/// As [`columns_of`].
+pub(crate) fn columns_with(
+    timestamps: TimestampUnit,
+    files: &[Arc<OrcFile>],
+    partitions: &[Field],
+) -> Result<SchemaRef> {
     let schema = schema::table_schema(files, partitions)?;
     let mut maps = ColumnMaps::default();
     let mut columns = Vec::with_capacity(files.len());

@@ -280,17 +280,61 @@ impl ColumnMaps {
     }
 }
 
-/// The column of a file for each of the first `columns` fields of the table.
-fn map_columns(name: &Arc<str>, schema: &OrcSchema, table: &Schema, columns: usize) -> Result<ColumnMap> {
-    let table_fields = &table.fields()[..columns];
-    let fields = &distinct_names(schema.arrow.fields());
-    let places = match is_unnamed(schema) {
+/// The columns as which a table of `columns` reads `file`, in their order: the table's own, but the file's type where
+/// the scan does not convert it to the table's. `own` are the columns of the file alone.
+///
+/// # Errors
+/// If the file has no column in common with the table, or lacks one that must not be NULL.
+pub(crate) fn columns_in_file(file: &OrcFile, own: &Schema, columns: &Schema) -> Result<SchemaRef> {
+    let table_fields = columns.fields();
+    let mut places = vec![None; table_fields.len()];
+    for (k, place) in places_of(&file.name, &file.tail.schema, table_fields)?
+        .into_iter()
+        .enumerate()
+    {
+        place.into_iter().for_each(|at| places[at] = Some(k));
+    }
+    let fields = table_fields.iter().zip(places).map(|(field, place)| {
+        let Some(stored) = place.map(|k| own.field(k)) else {
+            return match field.is_nullable() {
+                true => Ok(Arc::clone(field)),
+                false => plan_err!(
+                    "{}: it lacks column {}, which has no NULL in the table: declare the column as nullable",
+                    file.name,
+                    field.name()
+                ),
+            };
+        };
+        let read = value_types::read_as(stored.data_type(), field.data_type());
+        Ok(
+            match column_types::common(field.data_type(), &read).as_ref() == Some(field.data_type()) {
+                true => Arc::clone(field),
+                false => Arc::new(stored.clone().with_name(field.name())),
+            },
+        )
+    });
+    let fields = fields.collect::<Result<Vec<FieldRef>>>()?;
+    Ok(Arc::new(Schema::new_with_metadata(fields, columns.metadata().clone())))
+}
+
+/// The place in the table of each column of a file.
+fn places_of(name: &Arc<str>, schema: &OrcSchema, table_fields: &[FieldRef]) -> Result<Vec<Option<usize>>> {
+    let (fields, columns) = (&distinct_names(schema.arrow.fields()), table_fields.len());
+    let places: Vec<Option<usize>> = match is_unnamed(schema) {
         true => (0..fields.len()).map(|k| (k < columns).then_some(k)).collect(),
         false => NameIndex::of(table_fields).places(name, fields)?,
     };
     if !fields.is_empty() && columns > 0 && places.iter().all(Option::is_none) {
         return plan_err!("{name}: it has no column in common with the table: the file came after the table was made");
     }
+    Ok(places)
+}
+
+/// The column of a file for each of the first `columns` fields of the table.
+fn map_columns(name: &Arc<str>, schema: &OrcSchema, table: &Schema, columns: usize) -> Result<ColumnMap> {
+    let table_fields = &table.fields()[..columns];
+    let fields = &distinct_names(schema.arrow.fields());
+    let places = places_of(name, schema, table_fields)?;
     let mut map = vec![None; columns];
     for ((field, place), &id) in fields.iter().zip(places).zip(schema.fields()) {
         let Some(at) = place else { continue };

@@ -12,20 +12,30 @@ use grampus_orc_layout::statistics::{ColumnStatistics as Stored, TypedStatistics
 
 use super::column_bounds::extremes;
 use super::files::TableFile;
+use crate::config::InvalidUtf8;
 
 /// Bytes of an offset of a string.
 const OFFSET_BYTES: usize = size_of::<i32>();
 
-/// Statistics of the table columns `columns` (with their types) over `files`.
-pub(crate) fn of_files(files: &[TableFile], columns: &[(usize, DataType)]) -> Statistics {
+/// Statistics of the table columns `columns` (with their types) over `files`, read with this setting.
+pub(crate) fn of_files(files: &[TableFile], columns: &[(usize, DataType)], invalid_utf8: InvalidUtf8) -> Statistics {
     let rows: u64 = files.iter().map(|file| file.file.tail.rows).sum();
+    let columns = columns.iter().map(|(column, data_type)| {
+        let known = of_column(files, *column, data_type);
+        // The bounds are of the stored bytes, and U+FFFD may lie beyond them.
+        match *data_type == DataType::Utf8 && invalid_utf8 == InvalidUtf8::Replace {
+            true => ColumnStatistics {
+                min_value: Precision::Absent,
+                max_value: Precision::Absent,
+                ..known
+            },
+            false => known,
+        }
+    });
     Statistics {
         num_rows: Precision::Exact(rows as usize),
         total_byte_size: Precision::Absent,
-        column_statistics: columns
-            .iter()
-            .map(|(column, kind)| of_column(files, *column, kind))
-            .collect(),
+        column_statistics: columns.collect(),
     }
 }
 
