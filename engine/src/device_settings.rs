@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use datafusion::common::config_err;
 use datafusion::error::Result;
-use grampus_gpu_exec::Target;
 
 use crate::setting_words::words;
 
@@ -41,6 +40,17 @@ pub(crate) struct DeviceSettings {
     pub(crate) cache_folder: String,
 }
 
+#[cfg(feature = "gpu")]
+fn names_gpu(name: &str) -> bool {
+    grampus_gpu_exec::Target::of_gpu(name).is_some()
+}
+
+/// Without the feature, no GPU is opened.
+#[cfg(not(feature = "gpu"))]
+fn names_gpu(_: &str) -> bool {
+    true
+}
+
 impl DeviceSettings {
     /// Whether a setting `grampus.{key}` is one of these.
     pub(crate) fn has(key: &str) -> bool {
@@ -64,9 +74,9 @@ impl DeviceSettings {
                 Ok(bytes @ (512 | 1024 | 2048 | 4096)) => self.sector_bytes = bytes,
                 _ => return config_err!("grampus.gpu_sector_bytes is 512, 1024, 2048 or 4096, not '{value}'"),
             },
-            "gpu" => match Target::of_gpu(value) {
-                Some(_) => value.trim().clone_into(&mut self.gpu),
-                None => return config_err!("grampus.gpu is a number or a UUID ('GPU-…', 'MIG-…'), not '{value}'"),
+            "gpu" => match names_gpu(value) {
+                true => value.trim().clone_into(&mut self.gpu),
+                false => return config_err!("grampus.gpu is a number or a UUID ('GPU-…', 'MIG-…'), not '{value}'"),
             },
             "gpu_target" => self.target = value.parse()?,
             "cache_folder" => value.clone_into(&mut self.cache_folder),
