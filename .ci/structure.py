@@ -15,6 +15,7 @@ The header of a parent file that names most of its modules names all. A path tha
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -358,10 +359,20 @@ def prose_of(path, line):
     return line[at:] if at >= 0 and (at == 0 or line[at - 1] in " \t") else ""
 
 
+def check_versions():
+    """The last row of README.md's table of versions is what Cargo.toml says."""
+    manifest = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]
+    package, dependencies = manifest["package"], manifest["dependencies"]
+    stated = [package["version"], *(dependencies[name]["version"] for name in ("datafusion", "arrow", "object_store"))]
+    expected = [".".join(version.split(".")[:2]) for version in [*stated, package["rust-version"]]]
+    row = "| " + " | ".join(expected) + " |"
+    return [] if row in (ROOT / "README.md").read_text().splitlines() else [f"README.md: no row of versions '{row}'"]
+
+
 def main():
     files = tracked_files()
     findings = check_order(files, "--arrows" in sys.argv[1:])
-    findings += check_headers(files) + check_paths(files) + check_text(files)
+    findings += check_headers(files) + check_paths(files) + check_text(files) + check_versions()
     for finding in findings:
         print(finding)
     print(f"structure: {len(files)} files, {len(findings)} findings")

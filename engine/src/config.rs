@@ -9,10 +9,9 @@ use std::str::FromStr;
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
 use datafusion::common::config_err;
 use datafusion::error::{DataFusionError, Result};
-use grampus_gpu_exec::Target;
 
 pub use crate::device_settings::GpuTarget;
-use crate::device_settings::{DeviceSettings, RuntimeSettings};
+use crate::device_settings::{DeviceSettings, RuntimeSettings, names_gpu};
 use crate::setting_words::words;
 
 /// The configuration that a session starts with. `None` leaves DataFusion's default.
@@ -301,9 +300,9 @@ fn sector_bytes(key: &str, value: &str) -> Result<u32> {
 }
 
 fn gpu_name(key: &str, value: &str) -> Result<String> {
-    match Target::of_gpu(value) {
-        Some(_) => Ok(value.trim().to_owned()),
-        None => config_err!("grampus.{key} is a number or a UUID ('GPU-…', 'MIG-…'), not '{value}'"),
+    match names_gpu(value) {
+        true => Ok(value.trim().to_owned()),
+        false => config_err!("grampus.{key} is a number or a UUID ('GPU-…', 'MIG-…'), not '{value}'"),
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::physical_plan::ExecutionPlan;
 
-use crate::gpu::gpu_aggregate_exec::GpuAggregateExec;
+use crate::gpu;
 use crate::scan::orc_scan_exec::OrcScanExec;
 
 /// The device that runs, or ran, a plan's aggregates over ORC scans.
@@ -25,7 +25,7 @@ pub fn device_path(plan: &Arc<dyn ExecutionPlan>) -> DevicePath {
 }
 
 fn add(plan: &dyn ExecutionPlan, path: &mut DevicePath) {
-    if let Some(gpu) = plan.downcast_ref::<GpuAggregateExec>() {
+    if let Some(gpu) = gpu::aggregation(plan) {
         match gpu.fell_back() {
             Some(reason) => path.reason = Some(reason.to_owned()),
             None => path.on_gpu = true,

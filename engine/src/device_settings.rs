@@ -40,6 +40,18 @@ pub(crate) struct DeviceSettings {
     pub(crate) cache_folder: String,
 }
 
+/// Whether a text is the number or the UUID of a GPU.
+#[cfg(feature = "gpu")]
+pub(crate) fn names_gpu(name: &str) -> bool {
+    grampus_gpu_exec::Target::of_gpu(name).is_some()
+}
+
+/// Without the feature, no GPU is opened.
+#[cfg(not(feature = "gpu"))]
+pub(crate) fn names_gpu(_: &str) -> bool {
+    true
+}
+
 impl DeviceSettings {
     /// Device memory for cached columns; `None`: three quarters of the free memory.
     pub(crate) fn most_cache_bytes(&self) -> Option<u64> {

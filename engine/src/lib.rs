@@ -21,8 +21,15 @@
 //! - [`error::message`] returns the text of an error for people. [`StoreError`] is the cause of a store's errors.
 //! - `GrampusCodec`, with the feature `proto`, makes bytes of a plan's operators, so that the plan can be executed by
 //!   another process.
-//! - [`LazyStores`] makes object stores by URL, for a program's own session too. [`NvmeStore`] is one over files of an
+//! - [`LazyStores`] makes object stores by URL, for a program's own session too. `NvmeStore` is one over files of an
 //!   NVMe namespace.
+//!
+//! Features, on by default:
+//!
+//! - `clouds`: stores of S3, Google Cloud Storage, Azure and HTTP servers. Without it, sessions read stores that the
+//!   program registers.
+//! - `gpu`: aggregates on NVIDIA GPUs, files on NVMe namespaces, maps of local files. Without it, local files are
+//!   read by positioned reads, and the tree has no CUDA, no io_uring and no NVMe driver.
 //!
 //! The modules, each of which uses only those above it:
 //!
@@ -47,6 +54,8 @@
 //! orc_source      OrcSource: the scan of files that a program has listed, divided and assigned
 //! listed_scan     the scan of files that a ListingTable has listed
 //! orc_format      ORC as a file format of DataFusion, over `output` and `listed_scan`
+//! table_definition
+//!                 the statement that makes a table, for SHOW CREATE TABLE
 //! orc_table       OrcTable: `table` and `scan` as a DataFusion table
 //! orc_table_factory
 //!                 tables of CREATE EXTERNAL TABLE … STORED AS ORC
@@ -55,8 +64,6 @@
 //! files_table     a table of files of another format in folders, by globs or by a list
 //! file_table      a table of files of any format, by the end of the location
 //! plan_codec      GrampusCodec: operators as bytes, for plans that travel
-//! table_definition
-//!                 the statement that makes a table, for SHOW CREATE TABLE
 //! scan_io         the I/O of a plan, over `scan` and `gpu`
 //! device_path     the device that runs a plan, with the reason
 //! sql_functions   functions of SQL that DataFusion lacks
@@ -70,6 +77,9 @@
 //!
 //! The crate `grampus-orc-layout` interprets the bytes of the files.
 
+// The GPU uses more of the scan, and clouds more of their kinds.
+#![cfg_attr(not(all(feature = "clouds", feature = "gpu")), allow(dead_code))]
+
 mod aggregate;
 pub mod caught_panic;
 pub mod config;
@@ -80,7 +90,11 @@ pub mod error;
 pub mod file;
 mod file_table;
 mod files_table;
+#[cfg(feature = "gpu")]
 pub mod gpu;
+#[cfg(not(feature = "gpu"))]
+#[path = "without_gpu.rs"]
+mod gpu;
 mod join;
 mod listed_scan;
 mod named_files;
@@ -106,6 +120,7 @@ pub mod statement_events;
 mod store;
 mod store_error;
 mod table;
+mod table_definition;
 
 pub use config::{Device, GpuBacking, GpuDecompress, GpuTarget, GrampusConfig, GrampusOptions, LocalIo, MemoryLimit};
 pub use device_path::{DevicePath, device_path};
@@ -119,6 +134,6 @@ pub use scan::metrics::ScanIo;
 pub use scan_io::scan_io;
 pub use session::{Grampus, GrampusBuilder, SessionChange, register};
 pub use store::lazy_stores::LazyStores;
+#[cfg(feature = "gpu")]
 pub use store::nvme_store::NvmeStore;
-mod table_definition;
 pub use store_error::StoreError;

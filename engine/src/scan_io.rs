@@ -6,7 +6,7 @@ use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::ExecutionPlan;
 
-use crate::gpu::gpu_aggregate_exec::GpuAggregateExec;
+use crate::gpu;
 use crate::orc_source::OrcSource;
 #[cfg(feature = "proto")]
 use crate::plan_codec::decoded_scan::DecodedScanExec;
@@ -34,7 +34,7 @@ fn add_scans(plan: &dyn ExecutionPlan, io: &mut ScanIo) {
         io.add(&metrics);
     }
     // If the GPU operator fell back, the CPU plan below it did the work.
-    if let Some(gpu) = plan.downcast_ref::<GpuAggregateExec>() {
+    if let Some(gpu) = gpu::aggregation(plan) {
         gpu.metrics().iter().for_each(|metrics| io.add(metrics));
         add_scans(gpu.cpu_plan().as_ref(), io);
     }

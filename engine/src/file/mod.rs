@@ -7,7 +7,7 @@
 //! file_cache          FileCache: open files and their parsed metadata, shared by the queries of a session
 //! shared_reads        SharedReads: metadata that several tasks want at once
 //! page_cache          PageCache: whether a local file's bytes are in memory, and loads of those that are not
-//! memory_map          MemoryMap: a mapped local file
+//! memory_map          MemoryMap: a mapped local file; `without_map` without the feature `gpu`
 //! local               local files: identity, positioned reads
 //! map_source          reads of a memory map
 //! request_shape       RequestShape: how ranges become requests, of a network or of a drive
@@ -21,6 +21,10 @@ mod fetched_source;
 pub mod file_cache;
 mod local;
 mod map_source;
+#[cfg(feature = "gpu")]
+mod memory_map;
+#[cfg(not(feature = "gpu"))]
+#[path = "without_map.rs"]
 mod memory_map;
 mod namespace_source;
 mod page_cache;
@@ -38,13 +42,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use datafusion::physical_plan::metrics::Count;
-use grampus_driver::files::NamespaceFile;
 use grampus_orc_layout::source::ByteSource;
 use grampus_orc_layout::{LayoutError, Result};
 use object_store::{ObjectMeta, ObjectStore};
 
 use crate::config::LocalIo;
-use crate::store::nvme_store;
+use crate::store::nvme_store::{self, NamespaceFile};
 use fetched_source::FetchedSource;
 use local::{LocalFile, ReadSource};
 use map_source::MapSource;

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use arrow::temporal_conversions::timestamp_ns_to_datetime;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
-use grampus_driver::files::NamespaceFile;
 use grampus_orc_layout::{LayoutError, Result};
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt};
@@ -21,6 +20,7 @@ use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt
 use super::request_shape::RequestShape;
 use super::segment::{Segment, find};
 use super::{Identity, IoCounters, io_error};
+use crate::store::nvme_store::NamespaceFile;
 use crate::store_error::{StoreError, reason};
 
 /// An object, as listed.

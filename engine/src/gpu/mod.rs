@@ -71,3 +71,10 @@ pub mod session;
 mod string_dictionary;
 mod stripe_decoder;
 mod text_function;
+
+use datafusion::physical_plan::ExecutionPlan;
+
+/// The operator, if it is an aggregation on the GPU.
+pub(crate) fn aggregation(plan: &dyn ExecutionPlan) -> Option<&gpu_aggregate_exec::GpuAggregateExec> {
+    plan.downcast_ref()
+}

@@ -23,7 +23,7 @@ use datafusion_proto::physical_plan::{
 
 use crate::aggregate::exact_sum::{self, ExactSum};
 use crate::aggregate::exact_task::ExactFunction;
-use crate::gpu::gpu_aggregate_exec::GpuAggregateExec;
+use crate::gpu;
 use crate::scan::orc_scan_exec::OrcScanExec;
 use decoded_scan::DecodedScanExec;
 use message::{Operator, OperatorMessage};
@@ -85,7 +85,7 @@ impl PhysicalExtensionCodec for GrampusCodec {
             Operator::Scan(message::of_scan(scan, self, converter)?)
         } else if let Some(scan) = node.downcast_ref::<DecodedScanExec>() {
             Operator::Scan(scan.message().clone())
-        } else if let Some(gpu) = node.downcast_ref::<GpuAggregateExec>() {
+        } else if let Some(gpu) = gpu::aggregation(node.as_ref()) {
             Operator::Aggregation(Box::new(converter.execution_plan_to_proto(gpu.cpu_plan(), self)?))
         } else {
             return not_impl_err!("{} does not travel", node.name());

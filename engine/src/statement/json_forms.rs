@@ -210,7 +210,7 @@ mod tests {
                 .unwrap()
                 .parse_expr()
                 .unwrap();
-            let _ = expr.visit(&mut JsonForms);
+            let _ = VisitMut::visit(&mut expr, &mut JsonForms);
             assert_eq!(expr.to_string(), expected, "{sql}");
         }
     }

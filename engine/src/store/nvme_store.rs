@@ -13,7 +13,8 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use grampus_driver::binding::PciAddress;
-use grampus_driver::files::{CommandCounts, Drive, FileEntry, FileError, FileReader, NamespaceFile, NamespaceFiles};
+pub(crate) use grampus_driver::files::NamespaceFile;
+use grampus_driver::files::{CommandCounts, Drive, FileEntry, FileError, FileReader, NamespaceFiles};
 use grampus_driver::vfio_controller::OpenError;
 use object_store::path::Path;
 use object_store::{
@@ -22,7 +23,8 @@ use object_store::{
 };
 use url::Url;
 
-use super::nvme_location::{self, NvmeLocation};
+use super::nvme_location;
+use super::nvme_namespace::NvmeLocation;
 use crate::store_error::StoreError;
 
 /// Queues of a store: requests that run at a time. Their memory stays below the usual limit on locked memory.
@@ -276,7 +278,8 @@ impl ObjectStore for NvmeStore {
 ///
 /// # Errors
 /// If the controller cannot be opened, or the namespace has no directory of files. The error says what to do.
-pub(super) fn open(location: NvmeLocation) -> std::result::Result<NvmeStore, StoreError> {
+pub(super) fn open(url: &Url) -> std::result::Result<NvmeStore, StoreError> {
+    let location = NvmeLocation::of(url)?;
     let NvmeLocation { address, nsid } = location;
     let url = location.to_string();
     let device = devices::get(address).map_err(|error| {

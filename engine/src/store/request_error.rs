@@ -4,9 +4,7 @@
 
 use std::error::Error;
 
-use object_store::client::{HttpError, HttpErrorKind};
-
-use super::store_kind::StoreKind;
+use super::store_kind::{HttpError, HttpErrorKind, StoreKind};
 use crate::store_error::StoreError;
 
 /// The addresses at which clouds give credentials to their own machines.

@@ -40,45 +40,27 @@ const BOUNDS: [u32; 2] = [30, 20];
 const QUESTIONS: [(&str, [&str; 2]); 6] = [
     (
         "q0",
-        [
-            include_str!("../../../../queries/q0_30.sql"),
-            include_str!("../../../../queries/q0_20.sql"),
-        ],
+        [include_str!("queries/q0_30.sql"), include_str!("queries/q0_20.sql")],
     ),
     (
         "q1",
-        [
-            include_str!("../../../../queries/q1_30.sql"),
-            include_str!("../../../../queries/q1_20.sql"),
-        ],
+        [include_str!("queries/q1_30.sql"), include_str!("queries/q1_20.sql")],
     ),
     (
         "q2",
-        [
-            include_str!("../../../../queries/q2_30.sql"),
-            include_str!("../../../../queries/q2_20.sql"),
-        ],
+        [include_str!("queries/q2_30.sql"), include_str!("queries/q2_20.sql")],
     ),
     (
         "q3",
-        [
-            include_str!("../../../../queries/q3_30.sql"),
-            include_str!("../../../../queries/q3_20.sql"),
-        ],
+        [include_str!("queries/q3_30.sql"), include_str!("queries/q3_20.sql")],
     ),
     (
         "q4",
-        [
-            include_str!("../../../../queries/q4_30.sql"),
-            include_str!("../../../../queries/q4_20.sql"),
-        ],
+        [include_str!("queries/q4_30.sql"), include_str!("queries/q4_20.sql")],
     ),
     (
         "q5",
-        [
-            include_str!("../../../../queries/q5_30.sql"),
-            include_str!("../../../../queries/q5_20.sql"),
-        ],
+        [include_str!("queries/q5_30.sql"), include_str!("queries/q5_20.sql")],
     ),
 ];
 

@@ -1,32 +1,29 @@
-//! [`StoreKind`]: the kinds of object stores, with their schemes, options and builders.
+//! [`StoreKind`]: the kinds of object stores, with their schemes and options.
+//!
+//! ```text
+//! cloud_stores  the builders of object_store; `without_clouds` without the feature `clouds`
+//! ```
+
+#[cfg(feature = "clouds")]
+mod cloud_stores;
+#[cfg(not(feature = "clouds"))]
+#[path = "without_clouds.rs"]
+mod cloud_stores;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::sync::Arc;
-use std::time::Duration;
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use datafusion::common::utils::datafusion_strsim::levenshtein;
-use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
-use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
-use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
-use object_store::http::HttpBuilder;
-use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, HeaderMap, HeaderValue, ObjectStore, RetryConfig};
-use percent_encoding::percent_decode_str;
-use url::{Position, Url};
+use object_store::ObjectStore;
+use url::Url;
 
-use super::nvme_location::NvmeLocation;
 use super::nvme_store;
 use crate::store_error::StoreError;
+pub(super) use cloud_stores::{HttpError, HttpErrorKind};
 
 /// Options of one store by name, as object_store knows them: `aws_region`.
 pub(crate) type StoreOptions = BTreeMap<String, String>;
-
-/// No request is repeated after this time.
-const RETRY_TIMEOUT: Duration = Duration::from_secs(15);
-/// Maximum pause before a request is repeated.
-const MAX_PAUSE: Duration = Duration::from_secs(4);
 
 /// A kind of object store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,13 +77,7 @@ impl StoreKind {
 
     /// Whether a store of this kind has the option, whose name is in small letters.
     pub(crate) fn has_option(self, name: &str) -> bool {
-        match self {
-            Self::S3 => name.parse::<AmazonS3ConfigKey>().is_ok(),
-            Self::Google => name.parse::<GoogleConfigKey>().is_ok(),
-            Self::Azure => name.parse::<AzureConfigKey>().is_ok(),
-            Self::Http => name.parse::<ClientConfigKey>().is_ok(),
-            Self::Nvme => false,
-        }
+        self != Self::Nvme && cloud_stores::has_option(self, name)
     }
 
     /// The beginning of the names of options, and of variables in capitals.
@@ -184,96 +175,10 @@ impl StoreKind {
         shown: &str,
         options: &StoreOptions,
     ) -> Result<Arc<dyn ObjectStore>, StoreError> {
-        let failed = |error: object_store::Error| {
-            let reason = match error {
-                object_store::Error::Generic { source, .. } => source.to_string(),
-                other => other.to_string(),
-            };
-            StoreError::new(shown, reason, self.settings_advice())
-        };
-        macro_rules! configured {
-            ($builder:ty) => {
-                options.iter().fold(
-                    <$builder>::new().with_retry(retry_config()),
-                    |builder, (name, value)| {
-                        match name.parse() {
-                            Ok(key) => builder.with_config(key, value),
-                            // The names are checked where they come from.
-                            Err(_) => builder,
-                        }
-                    },
-                )
-            };
+        match self {
+            Self::Nvme => Ok(Arc::new(nvme_store::open(url)?)),
+            _ => cloud_stores::build(self, url, shown, options),
         }
-        Ok(match self {
-            Self::S3 => {
-                let builder = configured!(AmazonS3Builder).with_url(url.as_str());
-                let endpoint = builder
-                    .get_config_value(&AmazonS3ConfigKey::S3Endpoint)
-                    .or_else(|| builder.get_config_value(&AmazonS3ConfigKey::Endpoint));
-                let allowed = builder.get_config_value(&AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp));
-                self.check_endpoint(shown, endpoint, allowed)?;
-                Arc::new(builder.build().map_err(failed)?)
-            }
-            Self::Google => {
-                let builder = configured!(GoogleCloudStorageBuilder).with_url(url.as_str());
-                let endpoint = builder.get_config_value(&GoogleConfigKey::BaseUrl);
-                let allowed = builder.get_config_value(&GoogleConfigKey::Client(ClientConfigKey::AllowHttp));
-                self.check_endpoint(shown, endpoint, allowed)?;
-                Arc::new(builder.build().map_err(failed)?)
-            }
-            Self::Azure => {
-                let builder = configured!(MicrosoftAzureBuilder).with_url(url.as_str());
-                let endpoint = builder.get_config_value(&AzureConfigKey::Endpoint);
-                let allowed = builder.get_config_value(&AzureConfigKey::Client(ClientConfigKey::AllowHttp));
-                self.check_endpoint(shown, endpoint, allowed)?;
-                Arc::new(builder.build().map_err(failed)?)
-            }
-            Self::Http => {
-                let mut client = ClientOptions::new().with_allow_http(url.scheme() == "http");
-                for (name, value) in options {
-                    if let Ok(key) = name.parse() {
-                        client = client.with_config(key, value);
-                    }
-                }
-                if let Some(headers) = authorization(url) {
-                    client = client.with_default_headers(headers);
-                }
-                let server = format!(
-                    "{}://{}",
-                    url.scheme(),
-                    &url[Position::BeforeHost..Position::BeforePath]
-                );
-                let builder = HttpBuilder::new()
-                    .with_url(server)
-                    .with_client_options(client)
-                    .with_retry(retry_config());
-                Arc::new(builder.build().map_err(failed)?)
-            }
-            Self::Nvme => Arc::new(nvme_store::open(NvmeLocation::of(url)?)?),
-        })
-    }
-
-    /// Refuses an endpoint without TLS that the options do not allow. Each request would fail without this reason.
-    fn check_endpoint(self, shown: &str, endpoint: Option<String>, allowed: Option<String>) -> Result<(), StoreError> {
-        let is_plain = endpoint
-            .as_ref()
-            .is_some_and(|url| url.to_ascii_lowercase().starts_with("http://"));
-        let is_true = |value: &str| ["true", "1", "t", "yes", "on", "y"].contains(&value);
-        let is_allowed = allowed.is_some_and(|value| is_true(&value.to_ascii_lowercase()));
-        if !is_plain || is_allowed {
-            return Ok(());
-        }
-        let name = format!("{}allow_http", self.prefix().unwrap_or(""));
-        Err(StoreError::new(
-            shown,
-            format!("the endpoint {} has no TLS", endpoint.unwrap_or_default()),
-            format!(
-                "set {}=true, or OPTIONS ('{}' 'true') of the table, to allow that",
-                name.to_ascii_uppercase(),
-                option_name(&name)
-            ),
-        ))
     }
 
     /// Where the options of a store come from.
@@ -317,33 +222,6 @@ pub(crate) fn near<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Ve
     near.into_iter().take(MOST).map(|(_, name)| name).collect()
 }
 
-fn retry_config() -> RetryConfig {
-    RetryConfig {
-        backoff: BackoffConfig {
-            max_backoff: MAX_PAUSE,
-            ..BackoffConfig::default()
-        },
-        retry_timeout: RETRY_TIMEOUT,
-        ..RetryConfig::default()
-    }
-}
-
-/// The header that carries a URL's user and password (RFC 7617).
-fn authorization(url: &Url) -> Option<HeaderMap> {
-    let password = url.password().unwrap_or("");
-    if url.username().is_empty() && password.is_empty() {
-        return None;
-    }
-    let mut user: Vec<u8> = percent_decode_str(url.username()).collect();
-    user.push(b':');
-    user.extend(percent_decode_str(password));
-    let mut value = HeaderValue::from_str(&format!("Basic {}", BASE64_STANDARD.encode(user))).ok()?;
-    value.set_sensitive(true);
-    let mut headers = HeaderMap::new();
-    headers.insert("authorization", value);
-    Some(headers)
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::ffi::OsStringExt;
@@ -385,34 +263,5 @@ mod tests {
                 assert!(kind.has_option(&name), "{name}");
             }
         }
-    }
-
-    #[test]
-    fn endpoint_without_tls_needs_a_word() {
-        let url = Url::parse("s3://bucket/").unwrap();
-        let mut options = StoreOptions::from([("aws_endpoint".to_owned(), "http://localhost:1".to_owned())]);
-        let error = StoreKind::S3
-            .build(&url, "s3://bucket", &options)
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.starts_with("s3://bucket: the endpoint http://localhost:1 has no TLS"),
-            "{error}"
-        );
-        assert!(
-            error.contains("AWS_ALLOW_HTTP=true") && error.contains("'aws.allow_http'"),
-            "{error}"
-        );
-        options.insert("aws_allow_http".to_owned(), "TRUE".to_owned());
-        StoreKind::S3.build(&url, "s3://bucket", &options).unwrap();
-    }
-
-    #[test]
-    fn user_of_a_url_becomes_a_header() {
-        let url = Url::parse("https://user:p%40ss@host/").unwrap();
-        let headers = authorization(&url).unwrap();
-        // printf 'user:p@ss' | base64
-        assert_eq!(headers["authorization"], "Basic dXNlcjpwQHNz");
-        assert_eq!(authorization(&Url::parse("https://host/").unwrap()), None);
     }
 }
