@@ -4,13 +4,14 @@
 use std::ffi::CStr;
 
 use arrow::datatypes::Schema;
+use arrow::ffi_stream::FFI_ArrowArrayStream;
 use datafusion_ffi::proto::logical_extension_codec::FFI_LogicalExtensionCodec;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::c_data::schema::CSchema;
-use crate::c_data::stream::{BatchSource, CStream, StreamReader};
+use crate::c_data::schema;
+use crate::c_data::stream::{self, BatchSource, StreamReader};
 use crate::error::error;
 
 const CODEC: &CStr = c"datafusion_logical_extension_codec";
@@ -19,13 +20,13 @@ const STREAM: &CStr = c"arrow_array_stream";
 
 /// A capsule of a schema.
 pub(crate) fn schema_capsule<'py>(py: Python<'py>, schema: &Schema) -> PyResult<Bound<'py, PyCapsule>> {
-    let schema = CSchema::of_schema(schema).map_err(|failure| error(failure.to_string()))?;
+    let schema = schema::export(schema).map_err(|failure| error(failure.to_string()))?;
     PyCapsule::new_with_value(py, schema, SCHEMA)
 }
 
 /// A capsule of a stream.
 pub(crate) fn stream_capsule<'py>(py: Python<'py>, source: Box<dyn BatchSource>) -> PyResult<Bound<'py, PyCapsule>> {
-    PyCapsule::new_with_value(py, CStream::of(source), STREAM)
+    PyCapsule::new_with_value(py, stream::export(source), STREAM)
 }
 
 /// A reader of an object's stream.
@@ -43,7 +44,7 @@ pub(crate) fn stream_of(object: &Bound<'_, PyAny>) -> PyResult<StreamReader> {
     let capsule = capsule.cast::<PyCapsule>()?;
     let place = capsule.pointer_checked(Some(STREAM))?;
     // SAFETY: a capsule of this name holds a struct of the C stream interface.
-    let reader = unsafe { StreamReader::take(place.cast::<CStream>().as_ptr()) };
+    let reader = unsafe { StreamReader::take(place.cast::<FFI_ArrowArrayStream>().as_ptr()) };
     reader.map_err(|failure| error(failure.to_string()))
 }
 

@@ -1,13 +1,13 @@
-//! [`CSchema`]: a field or a schema in the C data interface.
+//! [`export`] and [`import`]: a schema out of and into Rust.
 
 use std::collections::HashMap;
-use std::ffi::{CStr, CString, c_char, c_void};
+use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
+use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Fields, Schema};
+use arrow::datatypes::{DataType, Field, Schema, UnionFields, UnionMode};
 use arrow::error::ArrowError;
-
-use super::format::{data_type, format_of};
+use arrow::ffi::FFI_ArrowSchema;
 
 const DICTIONARY_ORDERED: i64 = 1;
 const NULLABLE: i64 = 2;
@@ -16,10 +16,9 @@ const MAP_KEYS_SORTED: i64 = 4;
 /// Depth of nested types that is read. A struct that contains itself is refused, not followed.
 const MAX_DEPTH: usize = 64;
 
-/// `struct ArrowSchema` of the C data interface.
+/// `struct ArrowSchema` of the C data interface: arrow's [`FFI_ArrowSchema`], whose fields are private.
 #[repr(C)]
-#[derive(Debug)]
-pub(crate) struct CSchema {
+struct CSchema {
     format: *const c_char,
     name: *const c_char,
     metadata: *const c_char,
@@ -31,200 +30,175 @@ pub(crate) struct CSchema {
     private_data: *mut c_void,
 }
 
-// SAFETY: the struct owns what it points at, and the interface lets any thread read and release it.
-unsafe impl Send for CSchema {}
+const _: () = assert!(size_of::<CSchema>() == size_of::<FFI_ArrowSchema>());
 
-/// What an exported struct points at.
-struct Owned {
-    format: CString,
-    name: CString,
-    metadata: Vec<u8>,
-    children: Vec<*mut CSchema>,
-    dictionary: *mut CSchema,
+/// The struct of a schema.
+///
+/// # Errors
+/// If a name contains a zero character.
+pub(crate) fn export(schema: &Schema) -> Result<FFI_ArrowSchema, ArrowError> {
+    let mut exported = FFI_ArrowSchema::try_from(schema)?;
+    let columns = DataType::Struct(schema.fields().clone());
+    // SAFETY: arrow has made the struct of this type.
+    unsafe { mark_sorted_keys(ptr::from_mut(&mut exported).cast(), &columns) };
+    Ok(exported)
 }
 
-impl CSchema {
-    /// A struct without content, as the interface defines it.
-    pub(crate) fn empty() -> Self {
-        Self {
-            format: ptr::null(),
-            name: ptr::null(),
-            metadata: ptr::null(),
-            flags: 0,
-            n_children: 0,
-            children: ptr::null_mut(),
-            dictionary: ptr::null_mut(),
-            release: None,
-            private_data: ptr::null_mut(),
-        }
-    }
-
-    /// A schema, which the interface represents as a struct's field.
-    ///
-    /// # Errors
-    /// If a name contains a zero character.
-    pub(crate) fn of_schema(schema: &Schema) -> Result<Self, ArrowError> {
-        let field = Field::new("", DataType::Struct(schema.fields().clone()), false);
-        Self::of_field(&field.with_metadata(schema.metadata().clone()))
-    }
-
-    /// # Errors
-    /// If a name contains a zero character.
-    pub(crate) fn of_field(field: &Field) -> Result<Self, ArrowError> {
-        let children = children_of(field.data_type())
-            .into_iter()
-            .map(|child| Self::of_field(&child))
-            .collect::<Result<Vec<_>, _>>()?;
-        let dictionary = match field.data_type() {
-            DataType::Dictionary(_, values) => Some(Self::of_field(&Field::new("", values.as_ref().clone(), true))?),
-            _ => None,
-        };
-        let c_string = |text: &str| {
-            CString::new(text)
-                .map_err(|_| ArrowError::CDataInterface(format!("the name {text:?} contains a zero character")))
-        };
-        let boxed = |schema: Self| Box::into_raw(Box::new(schema));
-        let mut owned = Box::new(Owned {
-            format: c_string(&format_of(field.data_type())?)?,
-            name: c_string(field.name())?,
-            metadata: encode_metadata(field.metadata()),
-            children: children.into_iter().map(boxed).collect(),
-            dictionary: dictionary.map_or(ptr::null_mut(), boxed),
-        });
-        let mut flags = if field.is_nullable() { NULLABLE } else { 0 };
-        if matches!(field.data_type(), DataType::Map(_, true)) {
-            flags |= MAP_KEYS_SORTED;
-        }
-        if field.dict_is_ordered() == Some(true) {
-            flags |= DICTIONARY_ORDERED;
-        }
-        Ok(Self {
-            format: owned.format.as_ptr(),
-            name: owned.name.as_ptr(),
-            metadata: match owned.metadata.is_empty() {
-                true => ptr::null(),
-                false => owned.metadata.as_ptr().cast(),
-            },
-            flags,
-            n_children: owned.children.len() as i64,
-            children: owned.children.as_mut_ptr(),
-            dictionary: owned.dictionary,
-            release: Some(release),
-            private_data: Box::into_raw(owned).cast(),
-        })
-    }
-
-    /// Reads a schema.
-    ///
-    /// # Errors
-    /// If the struct is no schema of columns, or has an unknown type.
-    ///
-    /// # Safety
-    /// The struct follows the C data interface.
-    pub(crate) unsafe fn to_schema(&self) -> Result<Schema, ArrowError> {
-        // SAFETY: as required of the caller.
-        let field = unsafe { self.to_field(0)? };
-        match field.data_type() {
-            DataType::Struct(fields) => Ok(Schema::new_with_metadata(fields.clone(), field.metadata().clone())),
-            other => Err(ArrowError::CDataInterface(format!(
-                "a stream of {other} has no columns: a table is a stream of structs"
-            ))),
-        }
-    }
-
-    /// # Safety
-    /// As [`to_schema`](Self::to_schema).
-    unsafe fn to_field(&self, depth: usize) -> Result<Field, ArrowError> {
-        let refuse = |reason: &str| Err(ArrowError::CDataInterface(reason.to_owned()));
-        if self.release.is_none() || self.format.is_null() {
-            return refuse("an Arrow schema was released before it was read");
-        }
-        if depth > MAX_DEPTH {
-            return refuse("an Arrow type is nested more than 64 levels deep");
-        }
-        let text = |at: *const c_char| match at.is_null() {
-            true => String::new(),
-            // SAFETY: the interface's strings end with zero.
-            false => unsafe { CStr::from_ptr(at) }.to_string_lossy().into_owned(),
-        };
-        let count = usize::try_from(self.n_children).unwrap_or(0);
-        let mut children = Vec::with_capacity(count);
-        for at in 0..count {
-            // SAFETY: `children` has `n_children` pointers to valid structs.
-            children.push(unsafe { (**self.children.add(at)).to_field(depth + 1)? });
-        }
-        let mut found = data_type(&text(self.format), children, self.flags & MAP_KEYS_SORTED != 0)?;
-        if !self.dictionary.is_null() {
-            // SAFETY: a dictionary that is not null is a valid struct.
-            let values = unsafe { (*self.dictionary).to_field(depth + 1)? };
-            found = DataType::Dictionary(Box::new(found), Box::new(values.data_type().clone()));
-        }
-        // SAFETY: `metadata` is null or follows the interface.
-        let metadata = unsafe { decode_metadata(self.metadata) };
-        let field = Field::new(text(self.name), found, self.flags & NULLABLE != 0);
-        Ok(field
-            .with_dict_is_ordered(self.flags & DICTIONARY_ORDERED != 0)
-            .with_metadata(metadata))
-    }
-}
-
-impl Drop for CSchema {
-    fn drop(&mut self) {
-        if let Some(release) = self.release {
-            // SAFETY: a struct with `release` has not been released.
-            unsafe { release(self) }
-        }
-    }
-}
-
+/// Marks maps with sorted keys, which arrow forgets in fields.
+///
 /// # Safety
-/// `schema` was made by [`CSchema::of_field`] and has not been released.
-unsafe extern "C" fn release(schema: *mut CSchema) {
-    // SAFETY: `private_data` is the box of `of_field`, whose children are boxes of it.
+/// The struct is one of the type.
+unsafe fn mark_sorted_keys(schema: *mut CSchema, data_type: &DataType) {
+    // SAFETY: as required of the caller. The struct has a child for each of the type, and a dictionary for its values.
     unsafe {
-        let owned = Box::from_raw((*schema).private_data.cast::<Owned>());
-        for &child in owned.children.iter().chain([&owned.dictionary]) {
-            if !child.is_null() {
-                drop(Box::from_raw(child));
-            }
+        if matches!(data_type, DataType::Map(_, true)) {
+            (*schema).flags |= MAP_KEYS_SORTED;
         }
-        (*schema).release = None;
-        (*schema).private_data = ptr::null_mut();
+        for (place, child) in child_types(data_type).into_iter().enumerate() {
+            mark_sorted_keys(*(*schema).children.add(place), child);
+        }
+        if let DataType::Dictionary(_, values) = data_type {
+            mark_sorted_keys((*schema).dictionary, values);
+        }
     }
 }
 
-/// The child fields of a type, in the interface's order.
-fn children_of(data_type: &DataType) -> Vec<Field> {
-    let all = |fields: &Fields| fields.iter().map(|field| field.as_ref().clone()).collect();
+/// The types of an array's children, in the interface's order.
+pub(super) fn child_types(data_type: &DataType) -> Vec<&DataType> {
     match data_type {
-        DataType::Struct(fields) => all(fields),
+        DataType::Struct(fields) => fields.iter().map(|field| field.data_type()).collect(),
         DataType::List(item)
         | DataType::LargeList(item)
         | DataType::ListView(item)
         | DataType::LargeListView(item)
         | DataType::FixedSizeList(item, _)
-        | DataType::Map(item, _) => vec![item.as_ref().clone()],
-        DataType::Union(fields, _) => fields.iter().map(|(_, field)| field.as_ref().clone()).collect(),
-        DataType::RunEndEncoded(run_ends, values) => vec![run_ends.as_ref().clone(), values.as_ref().clone()],
+        | DataType::Map(item, _) => vec![item.data_type()],
+        DataType::Union(fields, _) => fields.iter().map(|(_, field)| field.data_type()).collect(),
+        DataType::RunEndEncoded(run_ends, values) => vec![run_ends.data_type(), values.data_type()],
         _ => Vec::new(),
     }
 }
 
-/// Number of pairs, then length and bytes of each key and value, as native 32-bit integers.
-fn encode_metadata(metadata: &HashMap<String, String>) -> Vec<u8> {
-    if metadata.is_empty() {
-        return Vec::new();
+/// The schema of a struct.
+///
+/// # Errors
+/// If the struct is no schema of columns, or has an unknown type.
+///
+/// # Safety
+/// The struct follows the C data interface: its pointers are null, or valid for what the interface defines.
+pub(super) unsafe fn import(schema: &FFI_ArrowSchema) -> Result<Schema, ArrowError> {
+    // SAFETY: as required of the caller; both structs are those of the interface.
+    let field = unsafe { import_field(ptr::from_ref(schema).cast(), 0)? };
+    match field.data_type() {
+        DataType::Struct(fields) => Ok(Schema::new_with_metadata(fields.clone(), field.metadata().clone())),
+        other => refuse(format!(
+            "a stream of {other} has no columns: a table is a stream of structs"
+        )),
     }
-    let mut pairs: Vec<_> = metadata.iter().collect();
-    pairs.sort();
-    let mut bytes = (pairs.len() as i32).to_ne_bytes().to_vec();
-    for text in pairs.into_iter().flat_map(|(key, value)| [key, value]) {
-        bytes.extend((text.len() as i32).to_ne_bytes());
-        bytes.extend(text.as_bytes());
-    }
-    bytes
 }
 
+fn refuse<T>(reason: String) -> Result<T, ArrowError> {
+    Err(ArrowError::CDataInterface(reason))
+}
+
+/// # Safety
+/// As [`import`], for a pointer that may be null.
+unsafe fn import_field(schema: *const CSchema, depth: usize) -> Result<Field, ArrowError> {
+    // SAFETY: as required of the caller.
+    let Some(schema) = (unsafe { schema.as_ref() }) else {
+        return refuse("a part of an Arrow schema is missing".to_owned());
+    };
+    if schema.release.is_none() || schema.format.is_null() {
+        return refuse("an Arrow schema was released before it was read".to_owned());
+    }
+    if depth > MAX_DEPTH {
+        return refuse(format!("an Arrow type is nested more than {MAX_DEPTH} levels deep"));
+    }
+    let text = |at: *const c_char| match at.is_null() {
+        true => String::new(),
+        // SAFETY: the interface's strings end with zero.
+        false => unsafe { CStr::from_ptr(at) }.to_string_lossy().into_owned(),
+    };
+    let count = match usize::try_from(schema.n_children) {
+        Ok(count) if count == 0 || !schema.children.is_null() => count,
+        _ => return refuse(format!("an Arrow schema lacks its {} children", schema.n_children)),
+    };
+    let mut children = Vec::new();
+    for at in 0..count {
+        // SAFETY: `children` has `n_children` pointers.
+        children.push(unsafe { import_field(*schema.children.add(at), depth + 1)? });
+    }
+    let mut found = data_type(&text(schema.format), children, schema.flags & MAP_KEYS_SORTED != 0)?;
+    if !schema.dictionary.is_null() {
+        // SAFETY: a dictionary that is not null is a valid struct.
+        let values = unsafe { import_field(schema.dictionary, depth + 1)? };
+        if !found.is_dictionary_key_type() {
+            return refuse(format!("an Arrow dictionary has keys of {found}"));
+        }
+        found = DataType::Dictionary(Box::new(found), Box::new(values.data_type().clone()));
+    }
+    // SAFETY: `metadata` is null or follows the interface.
+    let metadata = unsafe { decode_metadata(schema.metadata) };
+    let field = Field::new(text(schema.name), found, schema.flags & NULLABLE != 0);
+    Ok(field
+        .with_dict_is_ordered(schema.flags & DICTIONARY_ORDERED != 0)
+        .with_metadata(metadata))
+}
+
+/// The type of a format string, whose children are `children`.
+fn data_type(format: &str, children: Vec<Field>, keys_sorted: bool) -> Result<DataType, ArrowError> {
+    let unknown = || ArrowError::CDataInterface(format!("the Arrow format {format:?} is not known"));
+    let only = |children: Vec<Field>| match <[Field; 1]>::try_from(children) {
+        Ok([child]) => Ok(Arc::new(child)),
+        Err(children) => refuse(format!(
+            "the Arrow format {format:?} has one child, not {}",
+            children.len()
+        )),
+    };
+    let (kind, argument) = format.split_once(':').unwrap_or((format, ""));
+    Ok(match kind {
+        "+s" => DataType::Struct(children.into()),
+        "+l" => DataType::List(only(children)?),
+        "+L" => DataType::LargeList(only(children)?),
+        "+vl" => DataType::ListView(only(children)?),
+        "+vL" => DataType::LargeListView(only(children)?),
+        "+w" => match argument.parse() {
+            Ok(length @ 0..) => DataType::FixedSizeList(only(children)?, length),
+            _ => return Err(unknown()),
+        },
+        "+m" => {
+            let entries = only(children)?;
+            if !matches!(entries.data_type(), DataType::Struct(fields) if fields.len() == 2) {
+                return refuse(format!("an Arrow map has entries of {}", entries.data_type()));
+            }
+            DataType::Map(entries, keys_sorted)
+        }
+        "+r" => match <[Field; 2]>::try_from(children) {
+            Ok([run_ends, values]) if run_ends.data_type().is_run_ends_type() => {
+                DataType::RunEndEncoded(Arc::new(run_ends), Arc::new(values))
+            }
+            _ => return Err(unknown()),
+        },
+        "+ud" | "+us" => {
+            let mode = if kind == "+ud" {
+                UnionMode::Dense
+            } else {
+                UnionMode::Sparse
+            };
+            let ids = argument.split(',').map(str::parse::<i8>).collect::<Result<Vec<_>, _>>();
+            let fields = ids.ok().and_then(|ids| UnionFields::try_new(ids, children).ok());
+            DataType::Union(fields.ok_or_else(unknown)?, mode)
+        }
+        "w" if argument.starts_with('-') => return Err(unknown()),
+        _ => {
+            let plain = FFI_ArrowSchema::try_new(format, Vec::new(), None)?;
+            DataType::try_from(&plain).map_err(|_| unknown())?
+        }
+    })
+}
+
+/// Number of pairs, then length and bytes of each key and value, as native 32-bit integers.
+///
 /// # Safety
 /// `at` is null or points at metadata as the interface encodes them.
 unsafe fn decode_metadata(mut at: *const c_char) -> HashMap<String, String> {

@@ -1,18 +1,17 @@
-//! [`CStream`]: a stream of batches in the C data interface, and [`StreamReader`], which reads one.
+//! [`export`]: a stream of batches out of Rust. [`StreamReader`] reads one of another library.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr;
 use std::sync::Arc;
 
 use arrow::array::{Array, RecordBatch, RecordBatchOptions, StructArray};
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::ArrowError;
+use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
+use arrow::ffi_stream::FFI_ArrowArrayStream;
 use grampus::caught_panic::caught;
 
-use super::array::CArray;
-use super::array_export::export;
-use super::array_import::import;
-use super::schema::CSchema;
+use super::{array, schema};
 
 /// POSIX's EIO, which the interface takes for any failure.
 const FAILED: c_int = 5;
@@ -26,67 +25,33 @@ pub(crate) trait BatchSource: Send {
     fn next(&mut self) -> Result<Option<RecordBatch>, String>;
 }
 
-/// `struct ArrowArrayStream` of the C stream interface.
-#[repr(C)]
-#[derive(Debug)]
-pub(crate) struct CStream {
-    get_schema: Option<unsafe extern "C" fn(*mut CStream, *mut CSchema) -> c_int>,
-    get_next: Option<unsafe extern "C" fn(*mut CStream, *mut CArray) -> c_int>,
-    get_last_error: Option<unsafe extern "C" fn(*mut CStream) -> *const c_char>,
-    release: Option<unsafe extern "C" fn(*mut CStream)>,
-    private_data: *mut c_void,
-}
-
-// SAFETY: the struct owns its source, and the interface moves streams between threads.
-unsafe impl Send for CStream {}
-
 /// What an exported stream points at.
 struct Exported {
     source: Box<dyn BatchSource>,
     error: CString,
 }
 
-impl CStream {
-    /// A struct without content: a stream that was moved elsewhere.
-    pub(crate) fn empty() -> Self {
-        Self {
-            get_schema: None,
-            get_next: None,
-            get_last_error: None,
-            release: None,
-            private_data: ptr::null_mut(),
-        }
-    }
-
-    /// A stream of the source's batches.
-    pub(crate) fn of(source: Box<dyn BatchSource>) -> Self {
-        let exported = Box::new(Exported {
-            source,
-            error: CString::default(),
-        });
-        Self {
-            get_schema: Some(get_schema),
-            get_next: Some(get_next),
-            get_last_error: Some(get_last_error),
-            release: Some(release),
-            private_data: Box::into_raw(exported).cast(),
-        }
-    }
-}
-
-impl Drop for CStream {
-    fn drop(&mut self) {
-        if let Some(release) = self.release {
-            // SAFETY: a struct with `release` has not been released.
-            unsafe { release(self) }
-        }
+/// A stream of the source's batches.
+///
+/// arrow's own export puts `Io error:` before a text, and ends the process at a panic.
+pub(crate) fn export(source: Box<dyn BatchSource>) -> FFI_ArrowArrayStream {
+    let exported = Box::new(Exported {
+        source,
+        error: CString::default(),
+    });
+    FFI_ArrowArrayStream {
+        get_schema: Some(get_schema),
+        get_next: Some(get_next),
+        get_last_error: Some(get_last_error),
+        release: Some(release),
+        private_data: Box::into_raw(exported).cast(),
     }
 }
 
 /// # Safety
-/// `stream` was made by [`CStream::of`], has not been released, and no other call uses it meanwhile.
-unsafe fn exported<'a>(stream: *mut CStream) -> &'a mut Exported {
-    // SAFETY: `private_data` is the box of `of`.
+/// `stream` was made by [`export`], has not been released, and no other call uses it meanwhile.
+unsafe fn exported<'a>(stream: *mut FFI_ArrowArrayStream) -> &'a mut Exported {
+    // SAFETY: `private_data` is the box of [`export`].
     unsafe { &mut *(*stream).private_data.cast::<Exported>() }
 }
 
@@ -106,10 +71,10 @@ impl Exported {
 
 /// # Safety
 /// As the C stream interface has it: `out` can be written to.
-unsafe extern "C" fn get_schema(stream: *mut CStream, out: *mut CSchema) -> c_int {
+unsafe extern "C" fn get_schema(stream: *mut FFI_ArrowArrayStream, out: *mut FFI_ArrowSchema) -> c_int {
     // SAFETY: as required of the caller.
     let exported = unsafe { exported(stream) };
-    let schema = |this: &mut Exported| CSchema::of_schema(&this.source.schema()).map_err(|error| error.to_string());
+    let schema = |this: &mut Exported| schema::export(&this.source.schema()).map_err(|error| error.to_string());
     match exported.caught(schema) {
         Ok(schema) => {
             // SAFETY: as required of the caller.
@@ -122,12 +87,12 @@ unsafe extern "C" fn get_schema(stream: *mut CStream, out: *mut CSchema) -> c_in
 
 /// # Safety
 /// As [`get_schema`].
-unsafe extern "C" fn get_next(stream: *mut CStream, out: *mut CArray) -> c_int {
+unsafe extern "C" fn get_next(stream: *mut FFI_ArrowArrayStream, out: *mut FFI_ArrowArray) -> c_int {
     // SAFETY: as required of the caller.
     let exported = unsafe { exported(stream) };
     let array = |this: &mut Exported| match this.source.next()? {
-        Some(batch) => Ok(export(&StructArray::from(batch).into_data())),
-        None => Ok(CArray::empty()),
+        Some(batch) => Ok(FFI_ArrowArray::new(&StructArray::from(batch).into_data())),
+        None => Ok(FFI_ArrowArray::empty()),
     };
     match exported.caught(array) {
         Ok(array) => {
@@ -141,15 +106,15 @@ unsafe extern "C" fn get_next(stream: *mut CStream, out: *mut CArray) -> c_int {
 
 /// # Safety
 /// As [`get_schema`].
-unsafe extern "C" fn get_last_error(stream: *mut CStream) -> *const c_char {
+unsafe extern "C" fn get_last_error(stream: *mut FFI_ArrowArrayStream) -> *const c_char {
     // SAFETY: as required of the caller.
     unsafe { exported(stream).error.as_ptr() }
 }
 
 /// # Safety
 /// As [`get_schema`].
-unsafe extern "C" fn release(stream: *mut CStream) {
-    // SAFETY: `private_data` is the box of `CStream::of`.
+unsafe extern "C" fn release(stream: *mut FFI_ArrowArrayStream) {
+    // SAFETY: `private_data` is the box of [`export`].
     unsafe {
         drop(Box::from_raw((*stream).private_data.cast::<Exported>()));
         (*stream).release = None;
@@ -159,7 +124,7 @@ unsafe extern "C" fn release(stream: *mut CStream) {
 
 /// Reader of another library's stream.
 pub(crate) struct StreamReader {
-    stream: CStream,
+    stream: FFI_ArrowArrayStream,
     schema: SchemaRef,
 }
 
@@ -171,22 +136,22 @@ impl StreamReader {
     ///
     /// # Safety
     /// `place` points at a struct that follows the C stream interface.
-    pub(crate) unsafe fn take(place: *mut CStream) -> Result<Self, ArrowError> {
+    pub(crate) unsafe fn take(place: *mut FFI_ArrowArrayStream) -> Result<Self, ArrowError> {
         // SAFETY: as required of the caller; an empty struct is what the interface leaves behind a move.
-        let mut stream = unsafe { ptr::replace(place, CStream::empty()) };
+        let mut stream = unsafe { ptr::replace(place, FFI_ArrowArrayStream::empty()) };
         let (Some(get_schema), Some(_)) = (stream.get_schema, stream.release) else {
             return Err(ArrowError::CDataInterface(
                 "the Arrow stream was read before".to_owned(),
             ));
         };
-        let mut schema = CSchema::empty();
+        let mut schema = FFI_ArrowSchema::empty();
         // SAFETY: the stream has not been released.
         let status = unsafe { get_schema(&mut stream, &mut schema) };
         if status != 0 {
-            return Err(stream.last_error(status));
+            return Err(last_error(&mut stream, status));
         }
         // SAFETY: the stream filled the struct.
-        let schema = unsafe { schema.to_schema()? };
+        let schema = unsafe { schema::import(&schema)? };
         Ok(Self {
             stream,
             schema: Arc::new(schema),
@@ -206,18 +171,18 @@ impl StreamReader {
         let Some(get_next) = self.stream.get_next else {
             return Ok(None);
         };
-        let mut array = CArray::empty();
+        let mut array = FFI_ArrowArray::empty();
         // SAFETY: the stream has not been released.
         let status = unsafe { get_next(&mut self.stream, &mut array) };
         if status != 0 {
-            return Err(self.stream.last_error(status));
+            return Err(last_error(&mut self.stream, status));
         }
         if array.is_released() {
             return Ok(None);
         }
         let data_type = DataType::Struct(self.schema.fields().clone());
         // SAFETY: the stream filled the struct with an array of its schema.
-        let data = unsafe { import(array, &data_type)? };
+        let data = unsafe { array::import(array, &data_type)? };
         let rows = StructArray::from(data);
         if rows.null_count() > 0 {
             return Err(ArrowError::CDataInterface(
@@ -230,18 +195,16 @@ impl StreamReader {
     }
 }
 
-impl CStream {
-    /// The producer's text of its last error.
-    fn last_error(&mut self, status: c_int) -> ArrowError {
-        let text = self.get_last_error.and_then(|get_last_error| {
-            // SAFETY: the stream has not been released; the text ends with zero and lives until the next call.
-            let text = unsafe { get_last_error(self) };
-            // SAFETY: as above.
-            (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
-        });
-        match text.filter(|text| !text.is_empty()) {
-            Some(text) => ArrowError::CDataInterface(text),
-            None => ArrowError::CDataInterface(format!("the Arrow stream failed with status {status}")),
-        }
+/// The producer's text of its last error.
+fn last_error(stream: &mut FFI_ArrowArrayStream, status: c_int) -> ArrowError {
+    let text = stream.get_last_error.and_then(|get_last_error| {
+        // SAFETY: the stream has not been released; the text ends with zero and lives until the next call.
+        let text = unsafe { get_last_error(stream) };
+        // SAFETY: as above.
+        (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+    });
+    match text.filter(|text| !text.is_empty()) {
+        Some(text) => ArrowError::CDataInterface(text),
+        None => ArrowError::CDataInterface(format!("the Arrow stream failed with status {status}")),
     }
 }
