@@ -1,6 +1,6 @@
 //! [`JsonForms`]: `j -> 'key'`, `j ->> 'key'` and DuckDB's functions of JSON, as those of `datafusion-functions-json`.
 //!
-//! `->` also writes lambdas, and binds tighter than all other operators. The parser reads `j -> 'key' = 'x'` as a
+//! `->` and `->>` bind tighter than comparisons. The parser binds them less tightly, and reads `j -> 'key' = 'x'` as a
 //! lambda of the parameter `j`. Such a lambda does not use its parameter and begins with a constant.
 
 use std::ops::ControlFlow;
@@ -25,17 +25,8 @@ impl VisitorMut for JsonForms {
     type Break = ();
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let Expr::Lambda(lambda) = expr
-            && let OneOrManyWithParens::One(parameter) = &lambda.params
-            && parameter.data_type.is_none()
-            && is_constant(first(&lambda.body))
-            && !uses(&lambda.body, &parameter.name)
-        {
-            let value = Expr::Identifier(parameter.name.clone());
-            let mut body = lambda.body.as_ref().clone();
-            let key = first_mut(&mut body);
-            *key = access(BinaryOperator::Arrow, value, key.clone());
-            *expr = body;
+        while let Some(bound) = tightly_bound(expr) {
+            *expr = bound;
         }
         ControlFlow::Continue(())
     }
@@ -70,6 +61,37 @@ impl VisitorMut for JsonForms {
     }
 }
 
+/// The expression whose first arrow binds tighter than what follows its key. `None`: it does.
+fn tightly_bound(expr: &Expr) -> Option<Expr> {
+    let (op, value, rest) = match expr {
+        Expr::Lambda(lambda) => match &lambda.params {
+            OneOrManyWithParens::One(parameter)
+                if parameter.data_type.is_none() && !uses(&lambda.body, &parameter.name) =>
+            {
+                (
+                    BinaryOperator::Arrow,
+                    Expr::Identifier(parameter.name.clone()),
+                    &lambda.body,
+                )
+            }
+            _ => return None,
+        },
+        Expr::BinaryOp {
+            left,
+            op: op @ (BinaryOperator::Arrow | BinaryOperator::LongArrow),
+            right,
+        } if !is_constant(right) => (op.clone(), left.as_ref().clone(), right),
+        _ => return None,
+    };
+    let mut rest = rest.as_ref().clone();
+    let key = first_mut(&mut rest);
+    if !is_constant(key) {
+        return None;
+    }
+    *key = access(op, value, key.clone());
+    Some(rest)
+}
+
 fn access(op: BinaryOperator, left: Expr, right: Expr) -> Expr {
     let (left, right) = (Box::new(left), Box::new(right));
     Expr::BinaryOp { left, op, right }
@@ -96,20 +118,6 @@ fn call(name: &str, value: Expr, keys: Vec<Expr>) -> Expr {
 }
 
 /// The operand that is written first.
-fn first(expr: &Expr) -> &Expr {
-    match expr {
-        Expr::BinaryOp { left: inner, .. }
-        | Expr::Cast { expr: inner, .. }
-        | Expr::IsNull(inner)
-        | Expr::IsNotNull(inner)
-        | Expr::Between { expr: inner, .. }
-        | Expr::InList { expr: inner, .. }
-        | Expr::Like { expr: inner, .. }
-        | Expr::ILike { expr: inner, .. } => first(inner),
-        expr => expr,
-    }
-}
-
 fn first_mut(expr: &mut Expr) -> &mut Expr {
     match expr {
         Expr::BinaryOp { left: inner, .. }
@@ -198,6 +206,11 @@ mod tests {
             (
                 "j -> 'a' -> 1 ->> 'c'",
                 "json_as_text(json_get_json(json_get_json(j, 'a'), 1), 'c')",
+            ),
+            ("t.j ->> 'a' = 'x' OR b", "json_as_text(t.j, 'a') = 'x' OR b"),
+            (
+                "j -> 'a' ->> 'b' LIKE 'x%'",
+                "json_as_text(json_get_json(j, 'a'), 'b') LIKE 'x%'",
             ),
             ("t.j ->> 'a' IS NULL", "json_as_text(t.j, 'a') IS NULL"),
             ("json_extract_string(j, '$.\"a b\"')", "json_as_text(j, 'a b')"),

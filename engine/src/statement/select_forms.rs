@@ -190,7 +190,7 @@ fn number_all(query: &mut Query) {
     {
         let key = |number: usize| OrderByExpr {
             expr: Expr::Value(Value::Number(number.to_string(), false).into()),
-            options: options.clone(),
+            options: *options,
             with_fill: None,
         };
         order.kind = OrderByKind::Expressions((1..=select.projection.len()).map(key).collect());
