@@ -88,9 +88,7 @@ impl Place {
             Self::Remote { store, .. } => format!("{}@{:p}", self.key(), Arc::as_ptr(store)),
         }
     }
-}
 
-impl Place {
     /// The file on an NVMe namespace, if this is one and the version is still there.
     pub(crate) fn namespace_file(&self, identity: &Identity) -> Option<NamespaceFile> {
         match self {
@@ -176,6 +174,13 @@ pub enum FileHandle {
     Local(Arc<LocalFile>),
     /// An object of a store.
     Remote(Arc<RemoteFile>),
+    /// A file of an NVMe namespace.
+    Namespace {
+        /// The file, for threads that plan: they can wait for some commands, and for no other thread.
+        file: NamespaceFile,
+        /// The object, for scans: requests run side by side.
+        object: Arc<RemoteFile>,
+    },
 }
 
 impl FileHandle {
@@ -187,11 +192,13 @@ impl FileHandle {
         Ok(match place {
             Place::Local(path) => Self::Local(Arc::new(LocalFile::open(name, path, identity)?)),
             Place::Remote { store, url, path } => {
-                let namespace = place.namespace_file(identity);
                 let (store, shape) = (Arc::clone(store), RequestShape::of(url));
-                let file = RemoteFile::new(Arc::clone(name), store, path.clone(), identity.clone(), shape);
-                let file = file.on_namespace(namespace);
-                Self::Remote(Arc::new(file))
+                let object = RemoteFile::new(Arc::clone(name), store, path.clone(), identity.clone(), shape);
+                let object = Arc::new(object);
+                match place.namespace_file(identity) {
+                    Some(file) => Self::Namespace { file, object },
+                    None => Self::Remote(object),
+                }
             }
         })
     }
@@ -205,16 +212,13 @@ impl FileHandle {
     fn name(&self) -> &Arc<str> {
         match self {
             Self::Local(file) => file.name(),
-            Self::Remote(file) => file.name(),
+            Self::Remote(object) | Self::Namespace { object, .. } => object.name(),
         }
     }
 
     /// Whether metadata is read without waiting for another task: of a local file, or of one on an NVMe namespace.
     fn reads_at_once(&self) -> bool {
-        match self {
-            Self::Local(_) => true,
-            Self::Remote(file) => file.is_on_namespace(),
-        }
+        !matches!(self, Self::Remote(_))
     }
 
     /// Checks that a local file has its identity, and that what was read of it so far is of this version. Stores check
@@ -225,7 +229,7 @@ impl FileHandle {
     pub fn check(&self) -> Result<()> {
         match self {
             Self::Local(file) => file.check(),
-            Self::Remote(_) => Ok(()),
+            Self::Remote(_) | Self::Namespace { .. } => Ok(()),
         }
     }
 
@@ -234,7 +238,7 @@ impl FileHandle {
     pub fn is_proven(&self) -> bool {
         match self {
             Self::Local(file) => file.is_proven(),
-            Self::Remote(_) => true,
+            Self::Remote(_) | Self::Namespace { .. } => true,
         }
     }
 
@@ -246,7 +250,11 @@ impl FileHandle {
     pub async fn read(&self, ranges: &[Range<u64>], io: &IoCounters) -> Result<Vec<Bytes>> {
         match self {
             Self::Local(file) => ranges.iter().map(|range| file.read(range.clone(), io)).collect(),
-            Self::Remote(file) => file.read(ranges, io).await,
+            Self::Remote(object) => object.read(ranges, io).await,
+            Self::Namespace { file, object } => {
+                let source = NamespaceSource::new(object.name(), file, io.clone());
+                ranges.iter().map(|range| source.read(range.clone())).collect()
+            }
         }
     }
 
@@ -260,18 +268,18 @@ impl FileHandle {
                     Ok(None) | Err(_) => ScanSource::Read(ReadSource::new(Arc::clone(file), io)),
                 }
             }
-            Self::Remote(file) => ScanSource::Fetched(FetchedSource::new(Arc::clone(file), io)),
+            Self::Remote(object) | Self::Namespace { object, .. } => {
+                ScanSource::Fetched(FetchedSource::new(Arc::clone(object), io))
+            }
         })
     }
-}
 
-impl FileHandle {
     /// As [`source`](Self::source), without fetches if the file is local or on an NVMe namespace: for a thread that
     /// plans.
     pub fn source_at_once(&self, mode: LocalIo, io: IoCounters) -> Arc<ScanSource> {
         match self {
-            Self::Remote(file) if file.is_on_namespace() => {
-                let source = NamespaceSource::new(Arc::clone(file), io);
+            Self::Namespace { file, object } => {
+                let source = NamespaceSource::new(object.name(), file, io);
                 Arc::new(ScanSource::Namespace(source))
             }
             _ => self.source(mode, io),

@@ -31,8 +31,6 @@ pub struct RemoteFile {
     path: Path,
     identity: Identity,
     shape: RequestShape,
-    /// The file, if its store is an NVMe namespace.
-    namespace: Option<NamespaceFile>,
 }
 
 impl RemoteFile {
@@ -50,44 +48,14 @@ impl RemoteFile {
             path,
             identity,
             shape,
-            namespace: None,
         }
     }
 
-    /// The same object, which is this file of a namespace.
-    pub fn on_namespace(self, namespace: Option<NamespaceFile>) -> Self {
-        Self { namespace, ..self }
-    }
-
-    /// Whether it is a file of an NVMe namespace.
-    pub fn is_on_namespace(&self) -> bool {
-        self.namespace.is_some()
-    }
-
-    /// The bytes of a range of a file on a namespace, on this thread.
-    ///
-    /// # Errors
-    /// `Io` if the bytes cannot be read.
-    pub fn read_at_once(&self, range: &Range<u64>, io: &IoCounters) -> Result<Bytes> {
-        self.check_inside(range)?;
-        let Some(file) = &self.namespace else {
-            return Err(io_error(&self.name, range, "its store answers requests only"));
-        };
-        let mut bytes = vec![0; (range.end - range.start) as usize];
-        let read = file.read_at(range.start, &mut bytes);
-        read.map_err(|error| io_error(&self.name, range, error))?;
-        Ok(self.segment(range, bytes.into(), io)?.bytes)
-    }
-
-    /// The bytes of each range, in the given order. Ranges near each other are read in one request. Metadata on a
-    /// namespace is read at once: a thread that plans can wait for some commands, and for no other thread.
+    /// The bytes of each range, in the given order. Ranges near each other are read in one request.
     ///
     /// # Errors
     /// `Io` if the bytes cannot be read, or the object has changed since the listing.
     pub async fn read(&self, ranges: &[Range<u64>], io: &IoCounters) -> Result<Vec<Bytes>> {
-        if self.is_on_namespace() {
-            return ranges.iter().map(|range| self.read_at_once(range, io)).collect();
-        }
         let fetched = self.request(ranges, io).await?;
         ranges.iter().map(|range| find(&self.name, &fetched, range)).collect()
     }
