@@ -9,9 +9,17 @@ use std::sync::Arc;
 use arrow::array::{
     ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray, TimestampNanosecondArray,
 };
+use arrow::datatypes::{DataType, Field, Schema};
 use arrow::util::pretty::pretty_format_batches;
 use bytes::Bytes;
+use datafusion::common::ScalarValue;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::FileScanConfigBuilder;
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::datasource::table_schema::TableSchema;
 use datafusion::error::Result;
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::logical_expr::{col, lit};
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
 use datafusion::prelude::SessionContext;
@@ -20,7 +28,7 @@ use datafusion_proto::bytes::{
 };
 use grampus::gpu::gpu_aggregate_exec::GpuAggregateExec;
 use grampus::session::register_orc;
-use grampus::{Device, GpuTarget, GrampusCodec, GrampusConfig, MemoryLimit, scan_io};
+use grampus::{Device, GpuTarget, GrampusCodec, GrampusConfig, MemoryLimit, OrcSource, scan_io};
 use grampus_orc_layout::write::WriterProperties;
 use object_store::memory::InMemory;
 use object_store::{ObjectStoreExt, path};
@@ -310,4 +318,45 @@ async fn exact_sums_travel_as_such() {
     let arrived = decode(&encode(&sum).unwrap(), &context).unwrap();
     let error = rows(&arrived, &context).await.unwrap_err().to_string();
     assert!(error.contains("does not fit Duration"), "{error}");
+}
+
+#[tokio::test]
+async fn scans_of_listed_files_travel_with_parts_and_filters() {
+    let folder = tempfile::tempdir().unwrap();
+    tables(folder.path());
+    let sender = SessionContext::new();
+    let path = folder.path().join("trips/year=2020/a.orc");
+    let size = std::fs::metadata(&path).unwrap().len();
+    let listed = PartitionedFile::new(path.display().to_string(), size);
+    let listed = listed.with_partition_values(vec![ScalarValue::Int64(Some(2020))]);
+    let columns = ["n", "miles"].map(|name| match name {
+        "n" => Field::new(name, DataType::Int64, true),
+        _ => Field::new(name, DataType::Float64, true),
+    });
+    let year = Arc::new(Field::new("year", DataType::Int64, true));
+    let table = TableSchema::builder(Arc::new(Schema::new(columns.to_vec())));
+    let table = table.with_table_partition_cols(vec![year]).build();
+    let schema = datafusion::common::DFSchema::try_from(Arc::clone(table.table_schema())).unwrap();
+    let filter = col("miles").gt(lit(120.0)).and(col("year").eq(lit(2020_i64)));
+    let filter = sender.create_physical_expr(filter, &schema).unwrap();
+    let source = OrcSource::new(table).with_predicate(filter);
+    let half = (size / 2) as i64;
+    let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), Arc::new(source));
+    let config = config
+        .with_file(listed.clone().with_range(0, half))
+        .with_file(listed.with_range(half, size as i64));
+    let config = config.with_projection_indices(Some(vec![2, 0])).unwrap();
+    let sent: Arc<dyn ExecutionPlan> = DataSourceExec::from_data_source(config.build());
+    let arrived = decode(&encode(&sent).unwrap(), &sender).unwrap();
+    let expected = rows(&sent, &sender).await.unwrap();
+    // Of 1,000 values of miles, those above 120 are 39.
+    assert_eq!(
+        expected.iter().filter(|line| line.contains("2020")).count(),
+        ROWS / 1000 * 39
+    );
+    assert_eq!(arrived.properties().partitioning.partition_count(), 2);
+    assert_eq!(rows(&arrived, &sender).await.unwrap(), expected);
+    let receiver = grampus::session::context(GrampusConfig::default()).unwrap();
+    let onwards = decode(&encode(&arrived).unwrap(), &receiver).unwrap();
+    assert_eq!(rows(&onwards, &receiver).await.unwrap(), expected);
 }

@@ -21,6 +21,8 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::physical_plan::{FileOpener, FileScanConfig, FileSource};
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::error::Result;
+#[cfg(feature = "proto")]
+use datafusion::execution::TaskContext;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::physical_expr::projection::ProjectionExprs;
 use datafusion::physical_expr::{conjunction_opt, split_conjunction};
@@ -31,6 +33,8 @@ use datafusion::physical_plan::{DisplayFormatType, PhysicalExpr};
 use object_store::{ObjectMeta, ObjectStore};
 
 use crate::config::GrampusOptions;
+#[cfg(feature = "proto")]
+use crate::config::InvalidUtf8;
 use crate::file::file_cache::FileCache;
 use crate::scan::dynamic_filters::{is_constant, is_dynamic};
 use crate::table::listed_object::named_object;
@@ -163,6 +167,34 @@ impl OrcSource {
             runtime: Arc::clone(session.runtime_env()),
         };
         self
+    }
+
+    /// The same files, read with the settings of a task's session but for this one.
+    #[cfg(feature = "proto")]
+    pub(crate) fn in_task(mut self, task: &TaskContext, invalid_utf8: InvalidUtf8) -> Self {
+        let config = task.session_config();
+        let options = config.options().extensions.get::<GrampusOptions>();
+        self.surroundings = Surroundings {
+            cache: config.get_extension::<FileCache>().unwrap_or_default(),
+            options: GrampusOptions {
+                invalid_utf8,
+                ..options.cloned().unwrap_or_default()
+            },
+            runtime: task.runtime_env(),
+        };
+        self
+    }
+
+    /// The filters that the scan evaluates.
+    #[cfg(feature = "proto")]
+    pub(crate) fn constant_filters(&self) -> &[Arc<dyn PhysicalExpr>] {
+        &self.filters
+    }
+
+    /// How text that is not UTF-8 is read.
+    #[cfg(feature = "proto")]
+    pub(crate) fn invalid_utf8(&self) -> InvalidUtf8 {
+        self.surroundings.options.invalid_utf8
     }
 
     /// The same files, of which only rows that pass `predicate` are read. `predicate` is over the table's columns.

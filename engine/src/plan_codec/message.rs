@@ -23,7 +23,7 @@ pub(super) struct OperatorMessage {
     /// The version of Grampus.
     #[prost(string, tag = "1")]
     pub(super) version: String,
-    #[prost(oneof = "Operator", tags = "2, 3")]
+    #[prost(oneof = "Operator", tags = "2, 3, 4")]
     pub(super) operator: Option<Operator>,
 }
 
@@ -36,6 +36,22 @@ pub(super) enum Operator {
     /// The plan for the CPU of an aggregation on the GPU.
     #[prost(message, tag = "3")]
     Aggregation(Box<protobuf::PhysicalPlanNode>),
+    #[prost(message, tag = "4")]
+    Files(FilesMessage),
+}
+
+/// A `DataSourceExec` over ORC files.
+#[derive(Clone, PartialEq, datafusion_prost::Message)]
+#[prost(prost_path = "::datafusion_prost")]
+pub(super) struct FilesMessage {
+    #[prost(message, optional, tag = "1")]
+    pub(super) config: Option<protobuf::FileScanExecConf>,
+    /// The filters that the source evaluates, over the table's columns.
+    #[prost(message, repeated, tag = "2")]
+    pub(super) filters: Vec<protobuf::PhysicalExprNode>,
+    /// The setting `grampus.invalid_utf8`.
+    #[prost(string, tag = "3")]
+    pub(super) invalid_utf8: String,
 }
 
 /// An [`OrcScanExec`].

@@ -3,9 +3,11 @@
 //! ```text
 //! message         the bytes of an operator
 //! decoded_scan    a scan that has arrived: it opens its files when it is executed
+//! listed_files    scans of files that a program has listed
 //! ```
 
 pub(crate) mod decoded_scan;
+mod listed_files;
 mod message;
 
 use std::sync::Arc;
@@ -39,6 +41,8 @@ const EXACT_SUM: &[u8] = b"exact";
 /// - A scan travels as its columns, filter, and files. Each file travels as its place and version. The other process
 ///   opens the files when the plan is executed there, and the query fails if a file is missing or has changed. It needs
 ///   the object stores of the files, and both processes need the same version of Grampus.
+/// - A `DataSourceExec` over an [`OrcSource`](crate::OrcSource) travels with its files, parts and filters. With a
+///   `PhysicalExprAdapterFactory` it does not.
 /// - `sum` and `avg` that do not wrap around travel as such.
 /// - An aggregation on the GPU travels as the same aggregation for the CPU.
 /// - A plan that has run is reset first, by DataFusion's `reset_plan_states`.
@@ -70,6 +74,7 @@ impl PhysicalExtensionCodec for GrampusCodec {
         let context = PhysicalPlanDecodeContext::new(ctx, self);
         match message.operator {
             Some(Operator::Scan(scan)) => Ok(Arc::new(DecodedScanExec::try_new(scan, &context, converter)?)),
+            Some(Operator::Files(files)) => listed_files::decoded(&files, &context, converter, ctx),
             Some(Operator::Aggregation(cpu)) => converter.proto_to_execution_plan(&cpu, &context),
             None => plan_err!("an operator of Grampus without a kind"),
         }
@@ -83,6 +88,8 @@ impl PhysicalExtensionCodec for GrampusCodec {
     ) -> Result<()> {
         let operator = if let Some(scan) = node.downcast_ref::<OrcScanExec>() {
             Operator::Scan(message::of_scan(scan, self, converter)?)
+        } else if let Some(listed) = listed_files::listed(node.as_ref()) {
+            Operator::Files(listed_files::encoded(listed, self, converter)?)
         } else if let Some(scan) = node.downcast_ref::<DecodedScanExec>() {
             Operator::Scan(scan.message().clone())
         } else if let Some(gpu) = gpu::aggregation(node.as_ref()) {
