@@ -8,8 +8,7 @@
 //! shared_reads        SharedReads: metadata that several tasks want at once
 //! page_cache          PageCache: whether a local file's bytes are in memory, and loads of those that are not
 //! memory_map          MemoryMap: a mapped local file; `without_map` without the feature `gpu`
-//! local               local files: identity, positioned reads
-//! map_source          reads of a memory map
+//! local, map_source   local files: identity, positioned reads; reads of a memory map
 //! request_shape       RequestShape: how ranges become requests, of a network or of a drive
 //! segment             Segment: consecutive bytes, fetched
 //! remote              objects of object stores: requests of ranges
