@@ -20,7 +20,6 @@ use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt
 use super::request_shape::RequestShape;
 use super::segment::{Segment, find};
 use super::{Identity, IoCounters, io_error};
-use crate::store::nvme_store::NamespaceFile;
 use crate::store_error::{StoreError, reason};
 
 /// An object, as listed.
