@@ -187,6 +187,13 @@ fn passwords_of_urls_are_in_no_output() {
              EXPLAIN VERBOSE SELECT * FROM v; PREPARE p AS SELECT * FROM '{url}' WHERE a = $1; EXECUTE p(1); \
              CREATE TABLE m AS SELECT * FROM '{url}'; EXPLAIN CREATE TABLE n AS SELECT * FROM '{url}'"
         ));
+        let call = format!("read_{}('{url}')", format.to_lowercase());
+        world.sql(&format!(
+            "EXPLAIN VERBOSE SELECT * FROM {call}; SELECT * FROM {call}; SELECT * FROM glob('{url}'); \
+             CREATE VIEW w AS SELECT * FROM {call}; SHOW CREATE TABLE w; EXPLAIN SELECT * FROM w; \
+             CREATE TABLE k AS SELECT * FROM {call}; COPY k FROM '{url}'"
+        ));
+        world.refused(&format!("SELECT nope FROM {call}"));
         for explain in ["EXPLAIN", "EXPLAIN VERBOSE", ""] {
             world.sql(&format!(
                 "{explain} COPY (SELECT * FROM '{url}') TO '{}'",

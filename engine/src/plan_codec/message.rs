@@ -36,8 +36,8 @@ pub(super) enum Operator {
     /// The plan for the CPU of an aggregation on the GPU.
     #[prost(message, tag = "3")]
     Aggregation(Box<protobuf::PhysicalPlanNode>),
-    #[prost(message, tag = "4")]
-    Files(FilesMessage),
+    #[prost(message, boxed, tag = "4")]
+    Files(Box<FilesMessage>),
 }
 
 /// A `DataSourceExec` over ORC files.

@@ -89,7 +89,7 @@ impl PhysicalExtensionCodec for GrampusCodec {
         let operator = if let Some(scan) = node.downcast_ref::<OrcScanExec>() {
             Operator::Scan(message::of_scan(scan, self, converter)?)
         } else if let Some(listed) = listed_files::listed(node.as_ref()) {
-            Operator::Files(listed_files::encoded(listed, self, converter)?)
+            Operator::Files(Box::new(listed_files::encoded(listed, self, converter)?))
         } else if let Some(scan) = node.downcast_ref::<DecodedScanExec>() {
             Operator::Scan(scan.message().clone())
         } else if let Some(gpu) = gpu::aggregation(node.as_ref()) {

@@ -8,7 +8,8 @@ use std::ops::ControlFlow;
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::{CopyToSource, Statement};
 use datafusion::sql::sqlparser::ast::{
-    Ident, ObjectName, ObjectNamePart, Statement as SqlStatement, Value, VisitMut, VisitorMut,
+    Ident, ObjectName, ObjectNamePart, Statement as SqlStatement, TableFactor, Value, ValueWithSpan, VisitMut,
+    VisitorMut,
 };
 
 use super::options::is_harmless;
@@ -97,8 +98,30 @@ impl Hiding<'_> {
     }
 }
 
+/// The texts of a function's arguments.
+struct Texts<'a>(&'a Secrets);
+
+impl VisitorMut for Texts<'_> {
+    type Break = ();
+
+    fn pre_visit_value(&mut self, value: &mut ValueWithSpan) -> ControlFlow<()> {
+        if let Value::SingleQuotedString(text) = &mut value.value {
+            *text = self.0.hide_password(text);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
 impl VisitorMut for Hiding<'_> {
     type Break = ();
+
+    /// Functions in FROM take URLs as texts.
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Table { args: Some(call), .. } = factor {
+            let _ = call.args.visit(&mut Texts(self.secrets)); // which never stops early
+        }
+        ControlFlow::Continue(())
+    }
 
     fn pre_visit_relation(&mut self, name: &mut ObjectName) -> ControlFlow<()> {
         self.name(name);
