@@ -269,7 +269,7 @@ async fn statistics_are_those_of_the_footer() {
     assert_eq!(i.max_value, Precision::Exact(ScalarValue::Int64(Some(3))));
     assert_eq!(f.max_value.get_value(), Some(&ScalarValue::Float64(Some(2.0))));
     let own = format
-        .infer_schema(&session.state(), &store, &[object.clone()])
+        .infer_schema(&session.state(), &store, std::slice::from_ref(&object))
         .await
         .unwrap();
     let known = format
