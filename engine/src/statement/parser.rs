@@ -2,7 +2,7 @@
 //!
 //! The SQL parser does not know these two. The word `SUMMARIZE` is replaced by another of the same length: `SUMMARIZE
 //! trips` is read as `FROM      trips`, and `SUMMARIZE SELECT …` as the query alone. In the same way, the parser reads
-//! spaces in the place of a table's head, and of the options that [`CopyOptions`] reads. So places in errors stay. The
+//! spaces in the place of a table's head, and of the options that `CopyOptions` reads. So places in errors stay. The
 //! queries are marked afterwards.
 
 use std::ops::Range;
