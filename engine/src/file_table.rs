@@ -10,12 +10,13 @@ use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTable
 use datafusion::error::Result;
 use datafusion::execution::SessionState;
 
-use crate::files_table::FilesTable;
+use crate::files_table::{FileChooser, FilesTable};
 use crate::orc_table::OrcTable;
 use crate::redaction::without_passwords;
 use crate::store::secrets::Secrets;
 use crate::store::store_location::listing_url;
-use crate::table::listing::{FoundFile, find_files_if_any};
+use crate::table::listing::FoundFile;
+use crate::table::listings::{Freshness, files_at};
 
 /// A format of files other than ORC.
 struct Format {
@@ -181,17 +182,19 @@ async fn open_others(
         let end_bytes = by_end.end.len() + compression.map_or(0, |(end, _)| end.len());
         return listing(state, location, name, format, end_bytes).await;
     }
-    let mut found = find_files_if_any(state, locations).await?;
-    found
-        .retain(|file| file.is_named || format_of(&uncompressed(&file.name).0).is_some_and(|other| other.name == name));
-    if found.is_empty() {
+    let chooser = FileChooser {
+        locations: locations.to_vec(),
+        format: name,
+        has_format: |file, format| format_of(&uncompressed(file).0).is_some_and(|other| other.name == format),
+    };
+    if chooser.files(state).await?.is_empty() {
         return match locations.iter().find(|location| is_missing(location)) {
             Some(missing) => plan_err!("{}: no such file or folder", without_passwords(missing)),
             None => plan_err!("{shown}: no {name} file there"),
         };
     }
     Ok(Arc::new(
-        FilesTable::open(state, format, found, choice.has_names).await?,
+        FilesTable::open(state, format, chooser, choice.has_names).await?,
     ))
 }
 
@@ -233,7 +236,7 @@ async fn file_inside(state: &SessionState, locations: &[String]) -> Result<Optio
     if !locations.iter().all(is_folder) {
         return Ok(None);
     }
-    let found = find_files_if_any(state, locations).await?;
+    let found = files_at(state, locations, true, Freshness::OfStatement).await?;
     let format = |file: &FoundFile| format_of(&uncompressed(&file.name).0).map_or("orc", |format| format.name);
     let Some(first) = found.first() else {
         return Ok(None);

@@ -27,6 +27,7 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 use crate::file::Place;
 use crate::table::hive_partitions::{self, PartitionTypes};
 use crate::table::listing::FoundFile;
+use crate::table::listings::{Freshness, files_at};
 use crate::table::partition_filter;
 
 /// Objects that are asked for at once.
@@ -34,19 +35,44 @@ const REQUESTS: usize = 32;
 /// The column of `filename`.
 const FILENAME: &str = "filename";
 
-/// The table.
+/// Where a table's files are, and which of them are its.
+#[derive(Debug, Clone)]
+pub(crate) struct FileChooser {
+    pub(crate) locations: Vec<String>,
+    /// The format's name.
+    pub(crate) format: &'static str,
+    /// Whether a file of this name has a format.
+    pub(crate) has_format: fn(&str, &str) -> bool,
+}
+
+impl FileChooser {
+    /// The files that are there now. A file that is named itself may have any name.
+    ///
+    /// # Errors
+    /// As [`files_at`].
+    pub(crate) async fn files(&self, state: &dyn Session) -> Result<Vec<FoundFile>> {
+        let found = files_at(state, &self.locations, true, Freshness::OfStatement).await?;
+        let is_chosen = |file: &&FoundFile| file.is_named || (self.has_format)(&file.name, self.format);
+        Ok(found.iter().filter(is_chosen).cloned().collect())
+    }
+}
+
+/// The table. Each scan lists the files anew; the columns are those of the files that were there first.
 #[derive(Debug)]
 pub(crate) struct FilesTable {
     format: Arc<dyn FileFormat>,
+    chooser: FileChooser,
     store: ObjectStoreUrl,
-    /// With the values of the partition columns.
-    files: Vec<PartitionedFile>,
     columns: TableSchema,
+    /// The columns of the folders.
+    folders: Vec<Field>,
+    /// The columns of the table that are not in files: those of folders that no file has itself, and `filename`.
     partitions: Vec<Field>,
 }
 
 impl FilesTable {
-    /// The table of these files. With `has_names`, the column `filename` has each row's file.
+    /// The table of these files, of which there is at least one. With `has_names`, the column `filename` has each
+    /// row's file.
     ///
     /// # Errors
     /// If the files lie in different stores, their folders have different keys, a file cannot be read, or the files'
@@ -54,81 +80,82 @@ impl FilesTable {
     pub(crate) async fn open(
         state: &dyn Session,
         format: Arc<dyn FileFormat>,
-        found: Vec<FoundFile>,
+        chooser: FileChooser,
         has_names: bool,
     ) -> Result<Self> {
+        let found = chooser.files(state).await?;
         let Some(first) = found.first() else {
             return plan_err!("a table of no files");
         };
         let url = store_of(first)?;
-        for file in &found {
-            if store_of(file)? != url {
-                return plan_err!(
-                    "{} and {} lie in different stores: make two tables",
-                    first.name,
-                    file.name
-                );
-            }
-        }
         let store = state.runtime_env().object_store(&url)?;
-        let mut partitions = hive_partitions::columns_of(&found, &[])?;
-        let mut files = Vec::with_capacity(found.len());
-        let objects: Vec<ObjectMeta> = stream::iter(found.clone())
-            .map(|file| object(Arc::clone(&store), file))
-            .buffered(REQUESTS)
-            .try_collect()
-            .await?;
+        let folders = hive_partitions::columns_of(&found, &[])?;
+        let objects = objects(&store, &url, &found).await?;
         let inner = format.infer_schema(state, &store, &objects).await?;
         // A column that the files have too is theirs.
         let is_own = |field: &Field| inner.field_with_name(field.name()).is_err();
-        let kept: Vec<bool> = partitions.iter().map(&is_own).collect();
-        for (file, object) in found.iter().zip(objects) {
-            let values = hive_partitions::values(file, &partitions, PartitionTypes::Inferred)?;
-            let mut values: Vec<ScalarValue> = values
-                .into_iter()
-                .zip(&kept)
-                .filter(|(_, kept)| **kept)
-                .map(|(value, _)| value)
-                .collect();
-            if has_names {
-                values.push(ScalarValue::from(file.name.as_ref()));
-            }
-            files.push(PartitionedFile::new_from_meta(object).with_partition_values(values));
-        }
-        partitions.retain(|field| is_own(field));
+        let mut partitions: Vec<Field> = folders.iter().filter(|field| is_own(field)).cloned().collect();
         if has_names {
-            if !is_own(&Field::new(FILENAME, DataType::Utf8, false)) {
+            let names = Field::new(FILENAME, DataType::Utf8, false);
+            if !is_own(&names) {
                 return plan_err!("{}: the file has a column filename itself", first.name);
             }
-            partitions.push(Field::new(FILENAME, DataType::Utf8, false));
+            partitions.push(names);
         }
         let fields: Vec<FieldRef> = partitions.iter().cloned().map(Arc::new).collect();
         Ok(Self {
             format,
+            chooser,
             store: url,
-            files,
             columns: TableSchema::builder(inner).with_table_partition_cols(fields).build(),
+            folders,
             partitions,
         })
     }
 
-    /// The files whose partition values pass the filters.
-    fn matching(&self, state: &dyn Session, filters: &[Expr]) -> Result<Vec<PartitionedFile>> {
+    /// The values of a file's partition columns.
+    fn values(&self, file: &FoundFile) -> Result<Vec<ScalarValue>> {
+        let found = hive_partitions::values(file, &self.folders, PartitionTypes::Inferred)?;
+        let value = |partition: &Field| {
+            let at = self.folders.iter().position(|folder| folder == partition);
+            at.map_or_else(|| ScalarValue::from(file.name.as_ref()), |at| found[at].clone())
+        };
+        Ok(self.partitions.iter().map(value).collect())
+    }
+
+    /// The files that are there now and whose partition values pass the filters, with these values.
+    async fn matching(&self, state: &dyn Session, filters: &[Expr]) -> Result<Vec<PartitionedFile>> {
         let schema = DFSchema::try_from(self.schema())?;
         let filters = (filters.iter())
             .map(|filter| state.create_physical_expr(filter.clone(), &schema))
             .collect::<Result<Vec<_>>>()?;
         let (filters, _) = partition_filter::split(&filters, self.columns.file_schema().fields().len());
-        let values: Vec<_> = self.files.iter().map(|file| file.partition_values.clone()).collect();
-        let keep = partition_filter::matching(&filters, &self.partitions, &values)?;
-        Ok(self
-            .files
-            .iter()
-            .zip(keep)
-            .filter(|(_, keep)| *keep)
-            .map(|(file, _)| file.clone())
-            .collect())
+        let mut found = self.chooser.files(state).await?;
+        let mut values = found.iter().map(|file| self.values(file)).collect::<Result<Vec<_>>>()?;
+        let mut keep = partition_filter::matching(&filters, &self.partitions, &values)?.into_iter();
+        let mut is_kept = keep.clone();
+        found.retain(|_| keep.next().unwrap_or_default());
+        values.retain(|_| is_kept.next().unwrap_or_default());
+        let store = state.runtime_env().object_store(&self.store)?;
+        let objects = objects(&store, &self.store, &found).await?;
+        let file = |(object, values)| PartitionedFile::new_from_meta(object).with_partition_values(values);
+        Ok(objects.into_iter().zip(values).map(file).collect())
     }
+}
+
+/// The files as their store knows them.
+///
+/// # Errors
+/// If a file lies in another store, or is gone.
+async fn objects(store: &Arc<dyn ObjectStore>, url: &ObjectStoreUrl, found: &[FoundFile]) -> Result<Vec<ObjectMeta>> {
+    for file in found {
+        if store_of(file)? != *url {
+            let first = &found[0].name;
+            return plan_err!("{first} and {} lie in different stores: make two tables", file.name);
+        }
+    }
+    let objects = stream::iter(found.to_vec()).map(|file| object(Arc::clone(store), file));
+    objects.buffered(REQUESTS).try_collect().await
 }
 
 /// The URL of a file's store.
@@ -170,7 +197,7 @@ impl TableProvider for FilesTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let files = self.matching(state, filters)?;
+        let files = self.matching(state, filters).await?;
         if files.is_empty() {
             let schema = match projection {
                 Some(columns) => Arc::new(Schema::clone(&self.schema()).project(columns)?),

@@ -1,5 +1,7 @@
 //! Folders of ORC files as tables that statements make and fill: declared columns, INSERT INTO, INSERT OVERWRITE.
 
+#[path = "folder_tables/other_formats.rs"]
+mod other_formats;
 #[path = "folder_tables/show_create.rs"]
 mod show_create;
 
