@@ -71,6 +71,19 @@ fn format_of(lower: &str) -> Option<&'static Format> {
     FORMATS.iter().find(|format| lower.ends_with(format.end))
 }
 
+/// The format that the end of a name says, or the empty text, and the compression of a text file behind it. Values that
+/// other signs than commas separate have no format of that name.
+pub(crate) fn ends(name: &str) -> (&'static str, Option<&'static str>) {
+    let (lower, compression) = uncompressed(name);
+    let format = match format_of(&lower) {
+        Some(format) if format.delimiter.is_none() => format.name,
+        None if lower.ends_with(".orc") => "orc",
+        _ => "",
+    };
+    let is_text = ["csv", "json"].contains(&format);
+    (format, compression.filter(|_| is_text).map(|(_, name)| name))
+}
+
 /// The compression of text files that all have one of its ends.
 pub(crate) fn compression_of(format: &str, locations: &[String]) -> Option<&'static str> {
     let is_text = ["csv", "json", "ndjson"]

@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::text::{is_keyword, offset};
+use crate::file_table::ends;
 
 /// An option, in small letters, and the texts of its values. No value is `true`.
 type CopyOption = (String, Vec<String>);
@@ -119,34 +120,6 @@ fn compress(copy: &mut datafusion::sql::parser::CopyToStatement, end: &str, comp
     }
 }
 
-/// The format by a file's end, and the compression behind it.
-fn ends(target: &str) -> (&'static str, Option<&'static str>) {
-    let lower = target.to_ascii_lowercase();
-    let compressions = [(".gz", "gzip"), (".bz2", "bzip2"), (".xz", "xz"), (".zst", "zstd")];
-    let found = compressions.into_iter().find(|(end, _)| lower.ends_with(end));
-    let bare = found.map_or(lower.as_str(), |(end, _)| &lower[..lower.len() - end.len()]);
-    let formats = [
-        (".csv", "csv"),
-        (".json", "json"),
-        (".ndjson", "json"),
-        (".jsonl", "json"),
-        (".parquet", "parquet"),
-        (".orc", "orc"),
-        (".arrow", "arrow"),
-    ];
-    let format = formats
-        .into_iter()
-        .find(|(end, _)| bare.ends_with(end))
-        .map_or("", |(_, format)| format);
-    // A folder of files, and names without a format, say nothing of compression.
-    (
-        format,
-        found
-            .filter(|_| ["csv", "json"].contains(&format))
-            .map(|(_, name)| name),
-    )
-}
-
 /// The name that the format has for an option.
 fn option_of(format: &str, name: &str) -> Option<&'static str> {
     Some(match (format, name) {
@@ -192,7 +165,8 @@ pub(super) fn insertion(text: &str, tokens: &[&TokenWithSpan]) -> Option<(Range<
                 .position(|(name, _)| name == "format")
                 .map(|at| options.remove(at).1);
             let format = format.and_then(|values| values.first().cloned());
-            let format = format.unwrap_or_else(|| ends(&path).0.to_owned()).to_ascii_lowercase();
+            let by_end = Some(ends(&path).0).filter(|end| !end.is_empty()).unwrap_or("csv");
+            let format = format.unwrap_or_else(|| by_end.to_owned()).to_ascii_lowercase();
             let options: Vec<String> = (options.iter())
                 .map(|(name, values)| match values.as_slice() {
                     [] => format!(", {name} = true"),
