@@ -43,10 +43,7 @@ pub fn drop_pages(path: &Path) {
 }
 
 /// Bytes that disks have read for this thread, or ahead of it.
-///
-/// # Panics
-/// If the system's count is no number.
-pub fn bytes_read() -> u64 {
+fn bytes_read() -> u64 {
     let counters = std::fs::read_to_string("/proc/thread-self/io").unwrap_or_default();
     let read = counters.lines().find_map(|line| line.strip_prefix("read_bytes: "));
     read.map_or(0, |bytes| bytes.parse().unwrap())
