@@ -1,8 +1,8 @@
 //! What a scan brings into the page cache of a file that is not in it.
 //!
 //! The bounds are arithmetic: bytes of whole columns, and a page for each single value. They hold whatever the disk's
-//! `read_ahead_kb` is. The file's pages are counted, not what the disk reads: it also reads pages of this program, which
-//! other processes drive out of memory.
+//! `read_ahead_kb` is. The file's pages are counted, not what the disk reads: it also reads pages of this program that
+//! other processes have driven out of memory.
 
 use std::fs::File;
 use std::path::PathBuf;
