@@ -86,7 +86,7 @@ impl ColdFile {
         pages.filter(|&page| mapping.is_resident(page).unwrap()).count() as u64 * PAGE
     }
 
-    /// Runs a query: the answer, what its scans moved by their own count, and what was read from the disk.
+    /// Runs a query: the answer, what its scans moved by their own count, and what came into memory.
     async fn read_by(&self, context: &SessionContext, sql: &str) -> (String, u64, u64) {
         let before = self.loaded_bytes();
         let (answer, _, io) = measured(context, sql).await;
