@@ -1,6 +1,6 @@
 //! [`common_schema`]: the schema of files that store a column with different types.
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
 use datafusion::common::plan_err;
 use datafusion::error::Result;
 
@@ -13,11 +13,10 @@ use super::super::table::column_types;
 pub(super) fn common_schema(files: &[(String, SchemaRef)]) -> Result<Schema> {
     // With each column, the first file that has its type.
     let mut columns: Vec<(Field, &str)> = Vec::new();
-    for (number, (file, schema)) in files.iter().enumerate() {
+    for (file, schema) in files {
         for field in schema.fields() {
             let Some((known, first)) = columns.iter_mut().find(|(known, _)| known.name() == field.name()) else {
-                let is_nullable = field.is_nullable() || number > 0;
-                columns.push((field.as_ref().clone().with_nullable(is_nullable), file));
+                columns.push((field.as_ref().clone(), file));
                 continue;
             };
             let Some(common) = common(known.data_type(), field.data_type()) else {
@@ -32,18 +31,32 @@ pub(super) fn common_schema(files: &[(String, SchemaRef)]) -> Result<Schema> {
             if common == *field.data_type() && common != *known.data_type() {
                 *first = file;
             }
-            let is_nullable = known.is_nullable() || field.is_nullable();
-            *known = known.clone().with_data_type(common).with_nullable(is_nullable);
-        }
-        for (known, _) in &mut columns {
-            if schema.field_with_name(known.name()).is_err() {
-                known.set_nullable(true);
-            }
+            *known = known.clone().with_data_type(common);
         }
     }
     let metadata = files.first().map(|(_, schema)| schema.metadata().clone());
     let fields: Vec<Field> = columns.into_iter().map(|(field, _)| field).collect();
     Ok(Schema::new_with_metadata(fields, metadata.unwrap_or_default()))
+}
+
+/// The schema without claims that columns, and fields of structs, have no NULL.
+///
+/// Such a claim is one file's. Another of the table's files may lack the column, and then its rows have NULL.
+/// DataFusion keeps the claim, and takes `column IS NULL` for false.
+pub(super) fn without_claims(schema: &Schema) -> Schema {
+    let fields: Fields = schema.fields().iter().map(|field| nullable(field)).collect();
+    Schema::new_with_metadata(fields, schema.metadata().clone())
+}
+
+fn nullable(field: &Field) -> Field {
+    let field = field.clone().with_nullable(true);
+    match field.data_type() {
+        DataType::Struct(inner) => {
+            let inner = inner.iter().map(|field| nullable(field)).collect();
+            field.with_data_type(DataType::Struct(inner))
+        }
+        _ => field,
+    }
 }
 
 /// The type that holds the values of both. Beyond those of ORC, a column without values has any type, and unsigned
@@ -102,17 +115,11 @@ mod tests {
         ];
         let schema = common_schema(&files).unwrap();
         let found: Vec<_> = (schema.fields().iter())
-            .map(|field| (field.name().as_str(), field.data_type().clone(), field.is_nullable()))
+            .map(|field| (field.name().as_str(), field.data_type().clone()))
             .collect();
         assert_eq!(
             found,
-            [
-                ("a", Int64, false),
-                ("b", Float64, false),
-                ("c", UInt32, false),
-                ("d", Utf8, false),
-                ("e", Float64, true),
-            ]
+            [("a", Int64), ("b", Float64), ("c", UInt32), ("d", Utf8), ("e", Float64),]
         );
     }
 

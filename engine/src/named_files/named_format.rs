@@ -19,7 +19,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion_datasource::file_format::FileMeta;
 use object_store::{ObjectMeta, ObjectStore};
 
-use super::common_schema::common_schema;
+use super::common_schema::{common_schema, without_claims};
 use super::file_error::FileName;
 use super::leading_zeros;
 use super::named_source::NamedSource;
@@ -87,23 +87,9 @@ impl NamedFormat {
         let has_header = csv.has_header().unwrap_or(state.config_options().catalog.has_header);
         leading_zeros::with_texts(csv, has_header, store, objects, schema).await
     }
-}
 
-#[async_trait]
-impl FileFormat for NamedFormat {
-    fn get_ext(&self) -> String {
-        self.inner.get_ext()
-    }
-
-    fn get_ext_with_compression(&self, compression: &FileCompressionType) -> Result<String> {
-        self.inner.get_ext_with_compression(compression)
-    }
-
-    fn compression_type(&self) -> Option<FileCompressionType> {
-        self.inner.compression_type()
-    }
-
-    async fn infer_schema(
+    /// The columns of the files.
+    async fn schema_of(
         &self,
         state: &dyn Session,
         store: &Arc<dyn ObjectStore>,
@@ -134,6 +120,31 @@ impl FileFormat for NamedFormat {
             0 | 1 => Err(failed),
             _ => Ok(Arc::new(common_schema(&alone)?)),
         }
+    }
+}
+
+#[async_trait]
+impl FileFormat for NamedFormat {
+    fn get_ext(&self) -> String {
+        self.inner.get_ext()
+    }
+
+    fn get_ext_with_compression(&self, compression: &FileCompressionType) -> Result<String> {
+        self.inner.get_ext_with_compression(compression)
+    }
+
+    fn compression_type(&self) -> Option<FileCompressionType> {
+        self.inner.compression_type()
+    }
+
+    async fn infer_schema(
+        &self,
+        state: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        objects: &[ObjectMeta],
+    ) -> Result<SchemaRef> {
+        let schema = self.schema_of(state, store, objects).await?;
+        Ok(Arc::new(without_claims(&schema)))
     }
 
     async fn infer_stats(

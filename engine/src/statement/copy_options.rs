@@ -84,6 +84,7 @@ impl CopyOptions {
             };
             let value = match (option, &level) {
                 ("format.compression", Some(level)) if format == "parquet" => format!("{value}({level})"),
+                ("format.compression", None) if format == "parquet" => with_usual_level(value.to_ascii_lowercase()),
                 ("format.compression", _) => value.to_ascii_lowercase(),
                 ("format.delimiter", _) if value == "\\t" => "\t".to_owned(),
                 _ => value,
@@ -94,6 +95,16 @@ impl CopyOptions {
             compress(copy, end, compression);
         }
         Ok(())
+    }
+}
+
+/// The Parquet writer's codec with a level, which its names need: each codec's own usual one.
+fn with_usual_level(codec: String) -> String {
+    match codec.as_str() {
+        "zstd" => "zstd(3)".to_owned(),
+        "gzip" => "gzip(6)".to_owned(),
+        "brotli" => "brotli(4)".to_owned(),
+        _ => codec,
     }
 }
 
