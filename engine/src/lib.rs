@@ -67,6 +67,7 @@
 //! scan_io         the I/O of a plan, over `scan` and `gpu`
 //! device_path     the device that runs a plan, with the reason
 //! sql_functions   functions of SQL that DataFusion lacks
+//! relations       relations of FROM that DataFusion lacks
 //! plan_rewrites   rewrites of expressions in plans, which analyzer rules share
 //! datafusion_repairs
 //!                 rules and functions in place of DataFusion's faults
@@ -110,6 +111,7 @@ mod plan_methods;
 mod plan_rewrites;
 pub mod printable;
 mod redaction;
+mod relations;
 mod scan;
 mod scan_io;
 pub mod session;

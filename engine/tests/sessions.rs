@@ -1,5 +1,7 @@
 //! `Grampus`, the runtime that several sessions share: what they share, and what each change does to a session.
 
+#[path = "sessions/column_names.rs"]
+mod column_names;
 #[path = "sessions/datafusion_repairs.rs"]
 mod datafusion_repairs;
 mod support;

@@ -2,13 +2,14 @@
 //! written, where DataFusion's names lose parentheses.
 
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{Expr, SelectItem, SetExpr, Statement as SqlStatement};
+use datafusion::sql::sqlparser::ast::{Expr, SelectItem, SetExpr, Statement as SqlStatement, Visit, Visitor};
 
 /// The headings that a statement's text gives.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -37,7 +38,11 @@ impl ColumnHeadings {
     }
 
     fn of_items(items: &[SelectItem]) -> Self {
-        let is_star = |item: &SelectItem| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..));
+        let is_star = |item: &SelectItem| match item {
+            SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..) => true,
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => chooses_columns(expr),
+            _ => false,
+        };
         let headings = |items: &[SelectItem]| items.iter().map(heading).collect();
         match (items.iter().position(is_star), items.iter().rposition(is_star)) {
             (Some(from), Some(to)) => Self {
@@ -78,6 +83,22 @@ fn projection(body: &SetExpr) -> Option<&[SelectItem]> {
         SetExpr::SetOperation { left, .. } => projection(left),
         _ => None,
     }
+}
+
+/// Whether an expression stands for one of each column that `COLUMNS(…)` chooses.
+fn chooses_columns(expr: &Expr) -> bool {
+    struct Calls;
+    impl Visitor for Calls {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::Function(call) if call.name.to_string().eq_ignore_ascii_case("columns") => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    expr.visit(&mut Calls).is_break()
 }
 
 fn heading(item: &SelectItem) -> Option<String> {

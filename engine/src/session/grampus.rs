@@ -39,8 +39,8 @@ use crate::join::spilling_join::SpillingJoins;
 use crate::named_files::named_format::NamedFormatFactory;
 use crate::orc_format::OrcFormatFactory;
 use crate::orc_table_factory::OrcTableFactory;
-use crate::sql_functions;
 use crate::statement::char_literals::CharLiterals;
+use crate::statement::definitions::Macros;
 use crate::statement::listed_once::ListedOnce;
 use crate::statement::long_chains::BalancedChains;
 use crate::statement::plan_cache::PlanCache;
@@ -48,6 +48,7 @@ use crate::statement::replaced_files::ReplacedFiles;
 use crate::statement::store_statements::{StoreCopies, StoreTables};
 use crate::statement::timestamp_literals::TimestampLiterals;
 use crate::store::lazy_stores::LazyStores;
+use crate::{relations, sql_functions};
 
 /// One runtime for any number of sessions, threads and tokio runtimes. Clones are the same runtime.
 ///
@@ -264,6 +265,9 @@ impl Grampus {
         }
         if has(SessionChange::SqlFunctions) {
             builder = sql_functions::install(builder);
+            builder = relations::install(builder);
+            let session = builder.config().take().unwrap_or_default();
+            builder = builder.with_config(session.with_extension(Arc::new(Macros::default())));
         }
         if has(SessionChange::FilterSamples) {
             ScanFilterEstimates::insert_into(builder.physical_optimizers().get_or_insert_default());

@@ -12,6 +12,7 @@
 //! age            the interval between two times in years, months and days
 //! value_counts   mode, histogram and entropy
 //! moments        skewness and kurtosis
+//! variables      getvariable
 //! ```
 //!
 //! The functions of JSON are those of the package `datafusion-functions-json`. Functions that are short for expressions
@@ -28,6 +29,7 @@ mod slices;
 mod time_fields;
 mod type_names;
 mod value_counts;
+pub(crate) mod variables;
 
 use std::sync::Arc;
 
@@ -37,8 +39,12 @@ use datafusion_functions_json::udfs;
 
 /// Adds the functions to a session. Functions of the session with such a name stay.
 pub(crate) fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
+    let session = builder.config().take().unwrap_or_default();
+    let variables = Arc::new(variables::Variables::default());
+    builder = builder.with_config(session.with_extension(Arc::clone(&variables)));
+    let variable = Arc::new(ScalarUDF::new_from_impl(variables::GetVariable::new(variables)));
     let known = builder.scalar_functions().get_or_insert_default();
-    for function in scalars() {
+    for function in scalars().into_iter().chain([variable]) {
         if !known.iter().any(|known| known.name() == function.name()) {
             known.push(function);
         }

@@ -1,14 +1,17 @@
 //! The SQL dialect of the setting `datafusion.sql_parser.dialect`.
 //!
 //! DataFusion's `generic` gets forms that none of its own forms contradicts: lambdas (`x -> x + 1`, `lambda x: x + 1`),
-//! `ORDER BY ALL` and `NOTNULL`.
+//! `ORDER BY ALL`, `NOTNULL`, the [`operators`] and the [`statements`](extra_statements).
 
 use std::any::TypeId;
 
 use datafusion::common::plan_datafusion_err;
-use datafusion::error::Result;
 use datafusion::execution::SessionState;
+use datafusion::sql::sqlparser::ast::{Expr, Statement};
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, dialect_from_str};
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+
+use super::{extra_statements, operators};
 
 /// The dialect `generic` with more forms. For the parser it is `generic`.
 #[derive(Debug)]
@@ -38,6 +41,22 @@ impl Dialect for GrampusDialect {
 
     fn supports_notnull_operator(&self) -> bool {
         true
+    }
+
+    fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
+        operators::next_precedence(parser).map(Ok)
+    }
+
+    fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+        operators::prefix(parser)
+    }
+
+    fn parse_infix(&self, parser: &mut Parser, left: &Expr, _: u8) -> Option<Result<Expr, ParserError>> {
+        operators::infix(parser, left)
+    }
+
+    fn parse_statement(&self, parser: &mut Parser) -> Option<Result<Statement, ParserError>> {
+        extra_statements::parse(parser)
     }
 
     fn is_delimited_identifier_start(&self, letter: char) -> bool {
@@ -81,7 +100,7 @@ impl Dialect for GrampusDialect {
 ///
 /// # Errors
 /// If no dialect has the setting's name.
-pub(super) fn of_session(state: &SessionState) -> Result<Box<dyn Dialect>> {
+pub(super) fn of_session(state: &SessionState) -> datafusion::error::Result<Box<dyn Dialect>> {
     let name = state.config_options().sql_parser.dialect;
     let found = dialect_from_str(name).ok_or_else(|| plan_datafusion_err!("there is no SQL dialect named {name}"))?;
     match found.is::<GenericDialect>() {

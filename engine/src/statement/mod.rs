@@ -18,9 +18,23 @@
 //! create_table_as    CREATE EXTERNAL TABLE … AS SELECT …
 //! new_table          a table that the catalog gets when its rows are complete
 //! names              unquoted names in any letter case
+//! set_operations     EXCEPT ALL and INTERSECT ALL as subqueries
 //! select_forms       forms of queries that DataFusion does not plan
+//! like_escapes       escape characters of LIKE
+//! ignored_clauses    clauses that DataFusion's planner leaves out
+//! refused_statements statements that nothing runs
 //! json_forms         operators and paths of JSON
+//! operators          ** GLOB BETWEEN SYMMETRIC, list comprehensions
+//! extra_words        ASOF JOIN, MATERIALIZED, CREATE FUNCTION
+//! extra_statements   PIVOT, UNPIVOT, SET VARIABLE, DROP MACRO
+//! scope              the common table expressions that a place sees
+//! wildcards          COLUMNS(…), * RENAME, struct.*
+//! aliases            aliases of the select list as columns
+//! pivot_values       the values of pivots that do not list them
+//! definitions        CREATE MACRO, SET VARIABLE
+//! user_macros        calls of the session's macros
 //! macros             functions that are short for expressions
+//! file_metadata      what files say of themselves, as rows
 //! read_functions     read_csv, read_parquet, glob … as names of tables
 //! row_memberships    (a, b) IN (SELECT …)
 //! logical_plan       the plan of a statement that is not executed yet
@@ -31,31 +45,45 @@
 //! timestamp_literals an analyzer rule for comparisons of timestamps in microseconds with constants
 //! ```
 
+mod aliases;
 pub(crate) mod char_literals;
 mod column_summaries;
 mod copy_options;
 mod create_table_as;
+pub(crate) mod definitions;
 mod depth;
 mod dialect;
 mod distinct_from;
 mod expressions;
+mod extra_statements;
+mod extra_words;
+mod file_metadata;
+mod ignored_clauses;
 mod json_forms;
+mod like_escapes;
 pub(crate) mod listed_once;
 pub mod logical_plan;
 pub(crate) mod long_chains;
 mod macros;
 mod names;
 mod new_table;
+mod operators;
 mod options;
 pub mod parser;
+mod pivot_values;
 pub mod plan_cache;
 mod query_mark;
 pub(crate) mod read_functions;
+mod refused_statements;
 pub(crate) mod replaced_files;
 mod row_memberships;
+mod scope;
 mod secrets;
 mod select_forms;
+mod set_operations;
 pub(crate) mod store_statements;
 mod summary;
 mod text;
 pub(crate) mod timestamp_literals;
+mod user_macros;
+mod wildcards;

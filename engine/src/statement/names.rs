@@ -8,6 +8,7 @@
 //! 3. If DataFusion finds no column of a name, the columns that are valid at that place are compared in any letter
 //!    case. If exactly one is alike, the name is replaced by its quoted spelling there, and step 2 follows
 //!    ([`plan_with_matched_columns`]).
+//! 4. If none is alike, the name may be an alias of the select list ([`aliases`]).
 //!
 //! Quoted names are never changed.
 
@@ -24,24 +25,30 @@ use datafusion::sql::sqlparser::ast::{
     ObjectType, Query, Select, SelectItem, Statement as SqlStatement, TableAlias, TableFactor, TableObject, VisitMut,
     VisitorMut, WildcardAdditionalOptions,
 };
+use futures::future::BoxFuture;
 
 use super::create_table_as::statement_to_plan;
+use super::expressions::visit;
 use super::json_forms::JsonForms;
 use super::select_forms::SelectForms;
-use super::{macros, read_functions};
+use super::{
+    aliases, ignored_clauses, macros, pivot_values, read_functions, refused_statements, user_macros, wildcards,
+};
 use crate::datafusion_repairs::written_numbers::keep_digits;
 
 /// Replacements of names in one statement. Each of them needs one more planning.
 const MAX_REPLACEMENTS: usize = 1000;
 
 /// Gives tables the spelling that the catalog has, and queries the [`SelectForms`] that DataFusion plans. Functions of
-/// [`macros`] become expressions. Returns the
-/// names that the catalog lacks.
+/// [`macros`] become expressions. Returns the names that the catalog lacks.
 ///
 /// # Errors
 /// If a name matches several tables in other letter cases, and as [`macros::expand`].
 pub(super) fn match_tables(state: &SessionState, statement: &mut Statement) -> Result<Vec<TableReference>> {
     let mut respelt = Vec::new();
+    user_macros::expand(state, statement)?;
+    refused_statements::refuse(statement)?;
+    ignored_clauses::refuse(state, statement)?;
     visit(statement, &mut SelectForms);
     visit(statement, &mut JsonForms);
     read_functions::name_calls(state, statement);
@@ -64,11 +71,18 @@ pub(super) fn match_tables(state: &SessionState, statement: &mut Statement) -> R
     Ok(respelt)
 }
 
+/// As [`plan_with_matched_columns`].
+pub(super) fn plan(state: &SessionState, statement: Statement) -> BoxFuture<'_, Result<LogicalPlan>> {
+    Box::pin(plan_with_matched_columns(state, statement))
+}
+
 /// The plan of a statement, in which unquoted columns match in any letter case, and literals keep their digits.
 ///
 /// # Errors
 /// As [`SessionState::statement_to_plan`], and if a name matches several columns in other letter cases.
 pub(super) async fn plan_with_matched_columns(state: &SessionState, mut statement: Statement) -> Result<LogicalPlan> {
+    pivot_values::list(state, &mut statement, plan).await?;
+    wildcards::expand(state, &mut statement, plan).await?;
     visit(&mut statement, &mut keep_digits(state));
     let mut error = match statement_to_plan(state, statement.clone()).await {
         Err(error) if unknown_column(&error).is_some() => error,
@@ -82,8 +96,20 @@ pub(super) async fn plan_with_matched_columns(state: &SessionState, mut statemen
             return Err(error);
         };
         let elsewhere;
+        let place = field
+            .spans
+            .first()
+            .or_else(|| error.diagnostic().and_then(|found| found.span));
+        let place = place.map(|span| span.start);
         let column = match only_match(field, valid)? {
             Some(column) => column,
+            None if field.relation.is_none() && aliases::insert(&state, &mut statement, &field.name, place)? => {
+                error = match statement_to_plan(&state, statement.clone()).await {
+                    Err(error) => error,
+                    planned => return planned,
+                };
+                continue;
+            }
             // The column of an outer query is not among the valid ones.
             None => {
                 elsewhere = columns_of_tables(&state, &statement).await?;
@@ -93,11 +119,7 @@ pub(super) async fn plan_with_matched_columns(state: &SessionState, mut statemen
                 }
             }
         };
-        let place = field
-            .spans
-            .first()
-            .or_else(|| error.diagnostic().and_then(|found| found.span));
-        let mut rename = RenameColumn::new(field, column, place.map(|span| span.start));
+        let mut rename = RenameColumn::new(field, column, place);
         visit(&mut statement, &mut rename);
         if rename.replaced == 0 {
             rename.place = None;
@@ -229,23 +251,6 @@ fn last(name: &mut ObjectName) -> Option<&mut Ident> {
         ObjectNamePart::Identifier(ident) => Some(ident),
         ObjectNamePart::Function(_) => None,
     }
-}
-
-/// Visits the queries of a statement.
-fn visit<V: VisitorMut<Break = ()>>(statement: &mut Statement, visitor: &mut V) {
-    // No visitor here stops early.
-    let _ = match statement {
-        Statement::Statement(statement) => statement.visit(visitor),
-        Statement::Explain(explain) => {
-            visit(&mut explain.statement, visitor);
-            ControlFlow::Continue(())
-        }
-        Statement::CopyTo(copy) => match &mut copy.source {
-            CopyToSource::Query(query) => query.visit(visitor),
-            CopyToSource::Relation(_) => ControlFlow::Continue(()),
-        },
-        Statement::CreateExternalTable(_) | Statement::Reset(_) => ControlFlow::Continue(()),
-    };
 }
 
 /// Respells a table. The alias is the name as DataFusion reads it, so that qualified columns keep their meaning.

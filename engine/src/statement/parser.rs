@@ -18,7 +18,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use super::copy_options::CopyOptions;
 use super::depth::check_depth;
 use super::text::{begins_query, is_keyword, offset, statements};
-use super::{copy_options, create_table_as, dialect, distinct_from, long_chains, secrets, summary};
+use super::{copy_options, create_table_as, dialect, distinct_from, extra_words, long_chains, secrets, summary};
 
 const SUMMARIZE: &str = "SUMMARIZE";
 /// A word of each head.
@@ -98,7 +98,8 @@ enum Unread {
 fn readable(text: &str, dialect: &dyn Dialect) -> (String, Vec<(usize, Unread)>) {
     let (mut readable, mut unread) = (text.to_owned(), Vec::new());
     let upper = text.to_ascii_uppercase();
-    if ![SUMMARIZE, LOCATION, COPY].iter().any(|word| upper.contains(word)) {
+    let signs = [SUMMARIZE, LOCATION, COPY].iter().chain(&extra_words::SIGNS);
+    if !signs.into_iter().any(|word| upper.contains(word)) {
         return (readable, unread);
     }
     // The parser reports what is wrong with the text.
@@ -108,6 +109,9 @@ fn readable(text: &str, dialect: &dyn Dialect) -> (String, Vec<(usize, Unread)>)
     let statements: Vec<_> = statements(&tokens).enumerate().collect();
     // From the end, so that places before stay.
     for (number, tokens) in statements.into_iter().rev() {
+        for (range, word) in extra_words::changes(text, &tokens) {
+            readable.replace_range(range, &word);
+        }
         if let Some((head, query)) = create_table_as::head(text, &tokens) {
             blank(&mut readable, offset(text, tokens[0].span.start)..offset(text, query));
             unread.push((number, Unread::Head(head)));

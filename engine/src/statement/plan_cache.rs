@@ -28,9 +28,9 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{DataFrame, SessionContext};
 use datafusion::sql::parser::Statement;
 
-use super::create_table_as;
-use super::names::{match_tables, plan_with_matched_columns};
+use super::names::{match_tables, plan, plan_with_matched_columns};
 use super::parser::parse_statement;
+use super::{create_table_as, definitions, pivot_values};
 use crate::table::listings::Listings;
 
 /// Plans in the cache. When the cache is full, all are dropped.
@@ -145,11 +145,23 @@ pub async fn plan_statement(context: &SessionContext, text: &str, statement: Sta
 pub async fn data_frame(context: &SessionContext, text: &str, options: SQLOptions) -> Result<DataFrame> {
     let state = context.state();
     let mut statement = parse_statement(&state, text)?;
+    if let Some(plan) = define(&state, &statement, &options).await? {
+        return Ok(DataFrame::new(state, plan));
+    }
     match_tables(&state, &mut statement)?;
     create_table_as::verify(&state, &statement, &options).await?;
     let plan = plan_with_matched_columns(&state, statement).await?;
     options.verify_plan(&plan)?;
     execute(context, plan).await
+}
+
+/// Executes a statement that defines something for the session, whose cached plans may mean something else now.
+async fn define(state: &SessionState, statement: &Statement, options: &SQLOptions) -> Result<Option<LogicalPlan>> {
+    let defined = definitions::define(state, statement, options, plan).await?;
+    if let (Some(_), Some(cache)) = (&defined, state.config().get_extension::<PlanCache>()) {
+        cache.lock().clear();
+    }
+    Ok(defined)
 }
 
 /// Executes a statement, or makes a data frame of a query.
@@ -174,11 +186,16 @@ async fn plan_allowed(
     }
     let state = context.state();
     let cache = state.config().get_extension::<PlanCache>();
+    if let Some(plan) = define(&state, &statement, &options).await? {
+        let plan = state.create_physical_plan(&plan).await?;
+        return Ok((plan, state.task_ctx()));
+    }
     let absent_tables = match_tables(&state, &mut statement)?;
     create_table_as::verify(&state, &statement, &options).await?;
     // Tables are looked up before the statement is bound. If a table is replaced meanwhile, the scan's provider differs
     // from this one and the plan is not cached.
-    let tables = match cache.is_some() && text.len() <= MAX_TEXT_BYTES {
+    let is_cached = cache.is_some() && text.len() <= MAX_TEXT_BYTES && !pivot_values::are_open(&statement);
+    let tables = match is_cached {
         true => base_tables(&state, &statement).await,
         false => None,
     };

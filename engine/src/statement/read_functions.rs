@@ -20,6 +20,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 use object_store::ObjectStoreExt;
 
 use super::expressions;
+use super::file_metadata::{self, Described};
 use crate::file::Place;
 use crate::file_table::{self, FileChoice};
 use crate::table::listing::{FoundFile, find_files};
@@ -35,9 +36,11 @@ enum Reader {
     Texts,
     /// Their contents as bytes.
     Blobs,
+    /// What they say of themselves.
+    Metadata(Described),
 }
 
-const READERS: [(&str, Reader); 12] = [
+const READERS: [(&str, Reader); 14] = [
     ("read_csv", Reader::Rows("csv")),
     ("read_csv_auto", Reader::Rows("csv")),
     ("read_parquet", Reader::Rows("parquet")),
@@ -50,6 +53,8 @@ const READERS: [(&str, Reader); 12] = [
     ("glob", Reader::Names),
     ("read_text", Reader::Texts),
     ("read_blob", Reader::Blobs),
+    ("orc_metadata", Reader::Metadata(Described::Orc)),
+    ("parquet_metadata", Reader::Metadata(Described::Parquet)),
 ];
 
 fn reader(name: &str) -> Option<Reader> {
@@ -241,6 +246,10 @@ impl FileCall {
             Reader::Names => found.unwrap_or_default(),
             _ => found?,
         };
+        if let Reader::Metadata(described) = self.reader {
+            let rows = file_metadata::rows(described, &found).await?;
+            return Ok(Arc::new(MemTable::try_new(rows.schema(), vec![vec![rows]])?));
+        }
         let names = StringArray::from_iter_values(found.iter().map(|file| file.name.as_ref()));
         let names: ArrayRef = Arc::new(names);
         let rows = match self.reader {

@@ -7,6 +7,10 @@
 //! - `(a, b) IN (SELECT x, y …)` is `EXISTS`.
 //! - `CREATE TEMP TABLE` and `CREATE TEMP VIEW` are those without `TEMP`.
 //! - `FETCH FIRST n ROWS ONLY` is `LIMIT n`.
+//! - `l ASOF JOIN r …` is `(l ASOF JOIN r …)`.
+//! - `a EXCEPT ALL b` is `SELECT * FROM (a EXCEPT ALL b)`.
+//! - `t SEMI JOIN u` is `t LEFT SEMI JOIN u`, `t ANTI JOIN u` is `t LEFT ANTI JOIN u`.
+//! - `ORDER BY #2` is `ORDER BY 2`.
 //! - `'text'.upper()` is `upper('text')`.
 //! - `a // b` is `a / b`, which is whole for integers.
 //! - `LATERAL unnest(list)` is `unnest(list)`. `WITH ORDINALITY` is a second list, of the elements' numbers.
@@ -14,14 +18,16 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, BinaryOperator, Expr, Fetch, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, LimitClause,
-    ObjectNamePart, OrderByExpr, OrderByKind, Query, Select, SelectFlavor, SelectItem, SetExpr, Statement, TableAlias,
-    TableAliasColumnDef, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    AccessExpr, BinaryOperator, Expr, Fetch, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, Join,
+    JoinOperator, LimitClause, ObjectNamePart, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectFlavor,
+    SelectItem, SetExpr, Statement, TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins, Value, VisitMut,
+    VisitorMut, WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
 use super::row_memberships::{Form, has_membership, replace_in_condition};
+use super::{like_escapes, set_operations};
 
 /// The changes, as a visitor.
 pub(super) struct SelectForms;
@@ -41,6 +47,13 @@ impl VisitorMut for SelectForms {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         number_all(query);
+        if let Some(OrderBy {
+            kind: OrderByKind::Expressions(keys),
+            ..
+        }) = &mut query.order_by
+        {
+            keys.iter_mut().for_each(|key| number(&mut key.expr));
+        }
         if let Some(Fetch {
             with_ties: false,
             percent: false,
@@ -70,7 +83,20 @@ impl VisitorMut for SelectForms {
         ControlFlow::Continue(())
     }
 
+    // After its parts, so that the new subqueries are not visited.
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        set_operations::nest(&mut query.body);
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        select.from.iter_mut().for_each(nest_asof_joins);
+        for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
+            name_left_side(&mut join.join_operator);
+        }
+        if let GroupByExpr::Expressions(keys, _) = &mut select.group_by {
+            keys.iter_mut().for_each(number);
+        }
         if select.flavor == SelectFlavor::FromFirstNoSelect && select.projection.is_empty() {
             let all = SelectItem::Wildcard(WildcardAdditionalOptions::default());
             select.projection.push(all);
@@ -139,20 +165,7 @@ impl VisitorMut for SelectForms {
         {
             *op = BinaryOperator::Divide;
         }
-        if let Expr::Like {
-            pattern, escape_char, ..
-        }
-        | Expr::ILike {
-            pattern, escape_char, ..
-        } = expr
-            && let Some(escape) = escape_char.as_ref().and_then(text)
-            && let Expr::Value(ValueWithSpan { value, .. }) = pattern.as_mut()
-            && let Value::SingleQuotedString(written) = value
-            && let Some(with_backslashes) = with_backslashes(written, escape)
-        {
-            *written = with_backslashes;
-            *escape_char = None;
-        }
+        like_escapes::replace(expr);
         ControlFlow::Continue(())
     }
 }
@@ -195,6 +208,42 @@ fn number_all(query: &mut Query) {
         };
         order.kind = OrderByKind::Expressions((1..=select.projection.len()).map(key).collect());
     }
+}
+
+/// Makes `2` of `#2`.
+fn number(key: &mut Expr) {
+    if let Expr::Identifier(name) = key
+        && name.quote_style.is_none()
+        && let Some(digits) = name.value.strip_prefix('#')
+        && digits.parse::<u32>().is_ok()
+    {
+        *key = Expr::Value(Value::Number(digits.to_owned(), false).into());
+    }
+}
+
+/// Puts each ASOF JOIN into parentheses with what is joined before it, so that a planner of relations sees it.
+fn nest_asof_joins(from: &mut TableWithJoins) {
+    let is_asof = |join: &Join| matches!(join.join_operator, JoinOperator::AsOf { .. });
+    while let Some(place) = from.joins.iter().position(is_asof) {
+        let after = from.joins.split_off(place + 1);
+        let nested = TableFactor::NestedJoin {
+            table_with_joins: Box::new(from.clone()),
+            alias: None,
+        };
+        *from = TableWithJoins {
+            relation: nested,
+            joins: after,
+        };
+    }
+}
+
+/// A SEMI or ANTI JOIN keeps rows of its left side.
+fn name_left_side(operator: &mut JoinOperator) {
+    *operator = match std::mem::replace(operator, JoinOperator::CrossApply) {
+        JoinOperator::Semi(constraint) => JoinOperator::LeftSemi(constraint),
+        JoinOperator::Anti(constraint) => JoinOperator::LeftAnti(constraint),
+        other => other,
+    };
 }
 
 /// Makes a call of a function behind a dot.
@@ -282,41 +331,6 @@ fn column_named(name: Ident) -> TableAliasColumnDef {
     TableAliasColumnDef { name, data_type: None }
 }
 
-fn text(value: &ValueWithSpan) -> Option<&str> {
-    match &value.value {
-        Value::SingleQuotedString(text) => Some(text),
-        _ => None,
-    }
-}
-
-/// The pattern with a backslash as its escape character. `None`: the pattern ends in an escape character, or `escape`
-/// is longer than a character.
-fn with_backslashes(pattern: &str, escape: &str) -> Option<String> {
-    let mut escape = escape.chars();
-    let (escape, None) = (escape.next(), escape.next()) else {
-        return None;
-    };
-    let mut out = String::with_capacity(pattern.len());
-    let mut rest = pattern.chars();
-    while let Some(character) = rest.next() {
-        let character = match Some(character) == escape {
-            true => {
-                let escaped = rest.next()?;
-                if matches!(escaped, '%' | '_') {
-                    out.push('\\');
-                }
-                escaped
-            }
-            false => character,
-        };
-        if character == '\\' {
-            out.push('\\');
-        }
-        out.push(character);
-    }
-    Some(out)
-}
-
 /// Gives aliases to casts that are other items without their casts. Beside `*`, casts of columns may be that.
 fn name_casts(items: &mut [SelectItem]) {
     let is_wildcard = |item: &SelectItem| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..));
@@ -377,25 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_have_backslashes_in_place_of_other_escapes() {
-        for (pattern, escape, expected) in [
-            ("a!%b", "!", Some(r"a\%b")),
-            ("100$%$_%_$$", "$", Some(r"100\%\_%_$")),
-            (r"a\b!%", "!", Some(r"a\\b\%")),
-            (r"a\%", r"\", Some(r"a\%")),
-            (r"a\b", r"\", Some("ab")),
-            ("!x", "!", Some("x")),
-            ("é%%", "é", Some(r"\%%")),
-            (r"a\%", "", Some(r"a\\%")),
-            ("a!", "!", None),
-            ("a", "!!", None),
-        ] {
-            assert_eq!(
-                with_backslashes(pattern, escape).as_deref(),
-                expected,
-                "{pattern} {escape}"
-            );
-        }
+    fn patterns_have_no_other_escapes() {
         assert_eq!(
             changed("SELECT a NOT ILIKE 'x!_' ESCAPE '!'"),
             r"SELECT a NOT ILIKE 'x\_'"

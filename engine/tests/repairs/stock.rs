@@ -82,6 +82,46 @@ async fn datafusion_refuses_orders_by_conditions() {
     assert!(found.is_err(), "{found:?}");
 }
 
+/// `relations::bags`.
+#[tokio::test]
+async fn datafusion_drops_all_copies_of_rows() {
+    let except = "SELECT a FROM (VALUES (1), (1)) t(a) EXCEPT ALL SELECT 1";
+    assert_eq!(stock(except).await, "");
+    let intersect = "SELECT a FROM (VALUES (1), (1)) t(a) INTERSECT ALL SELECT 1";
+    assert_eq!(stock(intersect).await, "1; 1");
+}
+
+/// `statement::ignored_clauses`.
+#[tokio::test]
+async fn datafusion_leaves_clauses_out() {
+    let sample = "SELECT a FROM (VALUES (1), (1)) t(a) TABLESAMPLE (0 PERCENT)";
+    assert_eq!(stock(sample).await, "1; 1");
+    let rollup = "SELECT a FROM (VALUES (1), (2)) t(a) GROUP BY a WITH ROLLUP HAVING a > 1 OR a IS NULL";
+    assert_eq!(stock(rollup).await, "2");
+    let context = SessionContext::new();
+    for sql in ["CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (1), (1)"] {
+        answer_by_datafusion(&context, sql).await.unwrap();
+    }
+    let distinct = answer_by_datafusion(&context, "SELECT DISTINCT a FROM t").await;
+    assert_eq!(distinct.unwrap(), "1; 1");
+}
+
+/// `named_files::common_schema`.
+#[tokio::test]
+async fn datafusion_takes_missing_columns_for_columns_without_null() {
+    let (folder, context) = (tempfile::tempdir().unwrap(), SessionContext::new());
+    let path = folder.path().display();
+    for sql in [
+        format!("COPY (SELECT 1 AS a, 2 AS b) TO '{path}/1.parquet'"),
+        format!("COPY (SELECT 1 AS a) TO '{path}/2.parquet'"),
+        format!("CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION '{path}/'"),
+    ] {
+        answer_by_datafusion(&context, &sql).await.unwrap();
+    }
+    let found = answer_by_datafusion(&context, "SELECT count(*) FROM t WHERE b IS NULL").await;
+    assert_eq!(found.unwrap(), "0");
+}
+
 /// A session with the column `d` of two dates, in a Parquet file with statistics.
 async fn dates(folder: &tempfile::TempDir, dates: &str) -> SessionContext {
     let context = SessionContext::new();
