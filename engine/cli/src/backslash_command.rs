@@ -11,11 +11,7 @@ pub(crate) const COMMANDS: [(&str, &str, &str); 12] = [
     ("\\d", "[TABLE]", "list the tables, or the columns of one"),
     ("\\timing", "[on|off]", "say how long each query took"),
     ("\\io", "[on|off]", "say what each query read"),
-    (
-        "\\format",
-        "[FORMAT]",
-        "print results as table, csv, tsv, json or ndjson",
-    ),
+    ("\\format", "[FORMAT]", "print results as table, markdown, csv, …"),
     ("\\x", "[on|off]", "print each value on a line of its own"),
     ("\\maxrows", "[N|all]", "print at most N rows of a table"),
     ("\\o", "[FILE]", "write results to FILE, until \\o alone"),
@@ -36,8 +32,11 @@ pub(crate) enum BackslashCommand {
     Timing(Switch),
     Io(Switch),
     Expanded(Switch),
-    /// `None` prints the format.
-    Format(Option<Format>),
+    /// Without a format, the format is printed. The table is that of INSERT statements.
+    Format {
+        format: Option<Format>,
+        table: Option<String>,
+    },
     /// `None` prints the limit.
     MaxRows(Option<MaxRows>),
     /// `None` ends the file of an earlier command.
@@ -82,7 +81,7 @@ impl BackslashCommand {
             "\\timing" => Self::Timing(switch("timing", argument)?),
             "\\io" => Self::Io(switch("io", argument)?),
             "\\x" => Self::Expanded(switch("x", argument)?),
-            "\\format" => Self::Format(format(argument)?),
+            "\\format" => format(argument)?,
             "\\maxrows" if argument.is_empty() => Self::MaxRows(None),
             "\\maxrows" => Self::MaxRows(Some(parse_max_rows(argument).map_err(ErrorReport::new)?)),
             "\\o" => Self::Output((!argument.is_empty()).then(|| argument.to_owned())),
@@ -126,15 +125,27 @@ fn switch(name: &str, argument: &str) -> Result<Switch, ErrorReport> {
     }
 }
 
-fn format(argument: &str) -> Result<Option<Format>, ErrorReport> {
-    if argument.is_empty() {
-        return Ok(None);
+fn format(argument: &str) -> Result<BackslashCommand, ErrorReport> {
+    let (name, table) = argument.split_once(char::is_whitespace).unwrap_or((argument, ""));
+    let table = Some(table.trim()).filter(|table| !table.is_empty());
+    if name.is_empty() {
+        return Ok(BackslashCommand::Format {
+            format: None,
+            table: None,
+        });
     }
-    let format = Format::from_str(argument, true).map_err(|_| {
+    let format = Format::from_str(name, true).map_err(|_| {
         let names: Vec<String> = Format::value_variants().iter().map(|format| format.name()).collect();
-        ErrorReport::new(format!("no format named {argument}")).hint(format!("there are: {}", names.join(", ")))
-    });
-    format.map(Some)
+        ErrorReport::new(format!("no format named {name}")).hint(format!("there are: {}", names.join(", ")))
+    })?;
+    if let Some(table) = table.filter(|_| format != Format::Insert) {
+        let report = ErrorReport::new(format!("the format {name} takes no table: {table}"));
+        return Err(report.hint("only \\format insert TABLE does"));
+    }
+    Ok(BackslashCommand::Format {
+        format: Some(format),
+        table: table.map(str::to_owned),
+    })
 }
 
 #[cfg(test)]

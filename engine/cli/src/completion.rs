@@ -3,6 +3,7 @@
 //! | place | candidates |
 //! | --- | --- |
 //! | inside `'…'`, and after `\i` and `\o` | paths |
+//! | after `\format` | formats |
 //! | after SET, SHOW, RESET | settings |
 //! | after FROM, JOIN, DESCRIBE … | tables |
 //! | after `alias.` or `table.` | the columns of that table |
@@ -12,11 +13,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use clap::ValueEnum;
 use datafusion::common::utils::quote_identifier;
 use datafusion::prelude::SessionContext;
 use rustyline::Result;
 use rustyline::completion::{FilenameCompleter, Pair};
 
+use crate::args::Format;
 use crate::backslash_command::COMMANDS;
 use crate::keywords::KEYWORDS;
 use crate::named_tables::NamedTables;
@@ -74,6 +77,11 @@ impl Completion {
         if let Some(path) = file {
             let start = position - path.trim_start_matches([' ', '\'', '"']).len();
             return self.path(before, start);
+        }
+        if let Some(word) = before.strip_prefix("\\format ") {
+            let formats = Format::value_variants().iter().map(|format| format.name());
+            let pairs = formats.filter(|name| begins(name, word)).map(|name| same(&name));
+            return Ok((position - word.len(), pairs.collect()));
         }
         if before.starts_with('\\') && !before.contains(' ') {
             let names = COMMANDS.iter().map(|(name, _, _)| *name);
@@ -300,6 +308,7 @@ mod tests {
         assert_eq!(complete("SELEC|"), ["SELECT"]);
         assert_eq!(complete("select approx_med|"), ["approx_median("]);
         assert_eq!(complete("\\ti|"), ["\\timing"]);
+        assert_eq!(complete("\\format ma|"), ["markdown"]);
     }
 
     #[test]

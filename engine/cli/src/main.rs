@@ -15,9 +15,11 @@
 //! | `scratch_folder` | the folder of a command's temporary files |
 //! | `output` | standard output, or a file that is published when it is complete |
 //! | `pager`, `result_output` | a program for long results; where the rows of statements go |
-//! | `text_table`, `separated_values` | aligned text; comma- and tab-separated values |
+//! | `cell_text`, `table_borders` | texts of values; lines of tables |
+//! | `text_records`, `text_table` | values on lines of their own; aligned text |
+//! | `separated_values`, `sql_literals` | comma- and tab-separated values; INSERT statements |
 //! | `column_headings` | the names of a result's columns |
-//! | `result_writer` | results as table, csv, tsv, json, ndjson |
+//! | `result_writer` | results in each format |
 //! | `calibrate` | this machine's rates, measured |
 //! | `progress`, `disk_reads` | the progress line of a query; bytes that disks have read for the process |
 //! | `session`, `session_tables` | an SQL session; its tables |
@@ -35,6 +37,7 @@ mod args;
 mod backslash_command;
 mod calibrate;
 mod caught_signal;
+mod cell_text;
 mod column_headings;
 mod completion;
 mod disk_reads;
@@ -61,10 +64,13 @@ mod session_tables;
 mod setting;
 mod setting_wording;
 mod shell;
+mod sql_literals;
 mod statement_runner;
 mod statement_splitter;
 mod subcommands;
+mod table_borders;
 mod terminal;
+mod text_records;
 mod text_table;
 mod threads;
 mod units;

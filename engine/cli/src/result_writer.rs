@@ -1,4 +1,4 @@
-//! [`ResultWriter`]: writes a result in the chosen format, batch by batch.
+//! [`ResultWriter`]: writes a result in the chosen [`ResultStyle`], batch by batch.
 //!
 //! Only aligned tables hold rows back: all printed rows, or the rows that decide the widths.
 
@@ -15,11 +15,21 @@ use crate::args::Format;
 use crate::column_headings::{unique, with_names};
 use crate::exit_error::{ErrorReport, ExitError};
 use crate::separated_values;
-use crate::text_table::{MoreRows, TableStyle, TextTable, more_note};
+use crate::sql_literals::insert_statements;
+use crate::text_table::{MoreRows, TableForm, TableStyle, TextTable, more_note};
 use crate::wording::clean;
 
 /// Rows that decide the widths of the columns if all rows are printed.
 const WIDTH_SAMPLE_ROWS: usize = 10_000;
+
+/// How a result is written.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ResultStyle {
+    pub(crate) format: Format,
+    pub(crate) table: TableStyle,
+    /// The table of INSERT statements, as SQL writes it.
+    pub(crate) insert_table: String,
+}
 
 /// The writer of one result.
 pub(crate) struct ResultWriter<'a> {
@@ -36,7 +46,13 @@ enum Shape {
         style: TableStyle,
         printed: usize,
     },
-    Plan,
+    Plan {
+        /// Whether the plans are a block of code.
+        is_fenced: bool,
+    },
+    Insert {
+        table: String,
+    },
     Separated {
         delimiter: u8,
         header: bool,
@@ -47,19 +63,37 @@ enum Shape {
 
 impl<'a> ResultWriter<'a> {
     /// A writer of batches, whose columns get the names of `schema`.
-    pub(crate) fn new(writer: &'a mut dyn Write, format: Format, schema: SchemaRef, style: TableStyle) -> Self {
+    pub(crate) fn new(writer: &'a mut dyn Write, schema: SchemaRef, style: ResultStyle) -> Self {
+        let ResultStyle {
+            format,
+            table: style,
+            insert_table,
+        } = style;
         let schema = match format {
             // The keys of an object differ.
             Format::Json | Format::Ndjson => unique(&schema),
             _ => schema,
         };
-        let shape = match format {
-            Format::Table if is_plan(&schema) => Shape::Plan,
-            Format::Table => Shape::Table {
-                cells: TextTable::new(&schema),
-                style,
+        let table = |form| {
+            if is_plan(&schema) {
+                let is_fenced = form == TableForm::Markdown;
+                return Shape::Plan { is_fenced };
+            }
+            Shape::Table {
+                cells: TextTable::new(&schema, form),
+                style: TableStyle { form, ..style },
                 printed: 0,
-            },
+            }
+        };
+        let shape = match format {
+            Format::Table => table(style.form),
+            // `\x` holds for these too.
+            Format::Box if style.form == TableForm::Records => table(style.form),
+            Format::Box => table(TableForm::Box),
+            Format::Markdown => table(TableForm::Markdown),
+            Format::Line => table(TableForm::Lines),
+            Format::Vertical => table(TableForm::Records),
+            Format::Insert => Shape::Insert { table: insert_table },
             Format::Csv => Shape::Separated {
                 delimiter: b',',
                 header: true,
@@ -95,14 +129,14 @@ impl<'a> ResultWriter<'a> {
         self.on_terminal
             && match &self.shape {
                 Shape::Table { style, .. } => style.max_rows.is_none(),
-                Shape::Plan => false,
+                Shape::Plan { .. } => false,
                 _ => true,
             }
     }
 
     /// Whether the result is the answer to EXPLAIN. The number of its rows has no meaning.
     pub(crate) fn is_plan(&self) -> bool {
-        matches!(self.shape, Shape::Plan)
+        matches!(self.shape, Shape::Plan { .. })
     }
 
     /// Writes a batch, or holds it back until the widths are known.
@@ -126,7 +160,9 @@ impl<'a> ResultWriter<'a> {
                 }
                 Ok(cells.render_part(*style, printed).into_bytes())
             }
-            Shape::Plan => Ok(plan_text(batch).into_bytes()),
+            Shape::Plan { is_fenced: false } => Ok(plan_text(batch).into_bytes()),
+            Shape::Plan { is_fenced: true } => Ok(format!("```\n{}```\n", plan_text(batch)).into_bytes()),
+            Shape::Insert { table } => Ok(insert_statements(batch, table)?.into_bytes()),
             Shape::Separated { delimiter, header } => {
                 let mut text = String::new();
                 if std::mem::take(header) {
@@ -241,7 +277,12 @@ mod tests {
 
     fn text(format: Format, batches: &[RecordBatch], style: TableStyle, more: MoreRows) -> String {
         let mut bytes = Vec::new();
-        let mut sink = ResultWriter::new(&mut bytes, format, batch().schema(), style);
+        let style = ResultStyle {
+            format,
+            table: style,
+            insert_table: "t".to_owned(),
+        };
+        let mut sink = ResultWriter::new(&mut bytes, batch().schema(), style);
         for batch in batches {
             sink.push(batch).unwrap();
         }

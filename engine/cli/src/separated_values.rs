@@ -6,7 +6,7 @@ use arrow::datatypes::Schema;
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
-use crate::text_table::format_options;
+use crate::cell_text::format_options;
 
 /// The line of names.
 pub(crate) fn header(schema: &Schema, delimiter: u8) -> String {

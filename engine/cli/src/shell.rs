@@ -23,11 +23,12 @@ use crate::exit_error::{ErrorReport, ExitError};
 use crate::interrupts::{InterruptWatch, Interrupts, SignalMode};
 use crate::progress::Progress;
 use crate::result_output::ResultOutput;
-use crate::result_writer::ResultWriter;
+use crate::result_writer::{ResultStyle, ResultWriter};
+use crate::sql_literals::table_name;
 use crate::statement_runner::{self, StatementError, StatementOutcome};
 use crate::statement_splitter::{Input, InputText, StatementSplitter};
 use crate::terminal::{self, note};
-use crate::text_table::{TableStyle, TextTable, words_in_columns};
+use crate::text_table::{TableForm, TableStyle, TextTable, words_in_columns};
 use crate::threads::Threads;
 use crate::{disk_reads, scratch_folder, session, session_tables, units};
 
@@ -44,6 +45,8 @@ const LIST_WIDTH_COLUMNS: usize = 100;
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) format: Format,
+    /// The table of INSERT statements, as SQL writes it.
+    pub(crate) insert_table: String,
     pub(crate) max_rows: Option<usize>,
     pub(crate) expanded: bool,
     pub(crate) timing: bool,
@@ -58,6 +61,7 @@ impl Settings {
     fn new(cli: &Cli, interactive: bool, on_terminal: bool) -> Self {
         Self {
             format: cli.format,
+            insert_table: table_name("table"),
             max_rows: match cli.max_rows {
                 Some(MaxRows::All) => None,
                 Some(MaxRows::Rows(rows)) => Some(rows),
@@ -260,8 +264,11 @@ impl Shell {
             BackslashCommand::Expanded(switch) => {
                 settings.set("one value a line", switch, |settings| &mut settings.expanded);
             }
-            BackslashCommand::Format(format) => {
+            BackslashCommand::Format { format, table } => {
                 settings.format = format.unwrap_or(settings.format);
+                if settings.format == Format::Insert {
+                    settings.insert_table = table_name(table.as_deref().unwrap_or("table"));
+                }
                 settings.confirm(format_args!("format is {}", settings.format.name()));
             }
             BackslashCommand::MaxRows(max_rows) => {
@@ -345,7 +352,7 @@ impl Shell {
     /// Prints a table that is never expanded.
     fn print_list(&mut self, table: &TextTable) -> Result<(), ExitError> {
         let style = TableStyle {
-            expanded: false,
+            form: TableForm::Grid,
             ..self.table_style()
         };
         self.print(&table.render(style))
@@ -353,7 +360,7 @@ impl Shell {
 
     fn run_statement(&mut self, input: &InputText, watch: &InterruptWatch) -> Result<(), ExitError> {
         let mut progress = Progress::new(!self.settings.quiet);
-        let (format, style) = (self.settings.format, self.table_style());
+        let style = self.result_style();
         let is_paged = self.settings.pager && self.is_interactive && !self.is_silent;
         let mut output = self.results.begin(is_paged);
         let writer: &mut dyn Write = &mut output;
@@ -361,7 +368,7 @@ impl Shell {
         let disk_before = disk_reads::bytes().filter(|_| self.settings.io);
         let query = statement_runner::run(&self.context, &self.threads, input, watch, &mut progress, |schema| {
             has_begun = true;
-            ResultWriter::new(writer, format, schema, style)
+            ResultWriter::new(writer, schema, style)
         });
         // A panic on this thread, too, ends the statement and not the session.
         let ran = caught(&input.text, || Ok(self.threads.block_on(query)));
@@ -408,7 +415,19 @@ impl Shell {
         TableStyle {
             max_rows: self.settings.max_rows.filter(|_| !self.results.is_file()),
             width: self.results.is_terminal().then(terminal::width_columns),
-            expanded: self.settings.expanded,
+            form: match self.settings.expanded {
+                true => TableForm::Records,
+                false => TableForm::Grid,
+            },
+        }
+    }
+
+    /// The style of results under the current settings.
+    fn result_style(&self) -> ResultStyle {
+        ResultStyle {
+            format: self.settings.format,
+            table: self.table_style(),
+            insert_table: self.settings.insert_table.clone(),
         }
     }
 

@@ -198,7 +198,7 @@ mod tests {
     use crate::args::Format;
     use crate::error_messages::{ErrorContext, explain};
     use crate::interrupts::{Interrupts, SignalMode};
-    use crate::text_table::TableStyle;
+    use crate::result_writer::ResultStyle;
 
     /// A session with functions that return their argument, and panic for numbers above 20,000: `panics` in execution,
     /// `panics_early` in planning if the argument is constant.
@@ -233,7 +233,11 @@ mod tests {
         };
         let mut progress = Progress::new(false);
         let ran = threads.block_on(run(context, threads, &input, &watch, &mut progress, |schema| {
-            ResultWriter::new(&mut output, Format::Csv, schema, TableStyle::default())
+            let style = ResultStyle {
+                format: Format::Csv,
+                ..ResultStyle::default()
+            };
+            ResultWriter::new(&mut output, schema, style)
         }));
         let error = match ran {
             Ok(_) => None,

@@ -1,4 +1,4 @@
-//! [`TextTable`]: results as aligned text, either as a table or as records with one value per line.
+//! [`TextTable`]: results as aligned text, as a table or with one value per line.
 //!
 //! Numbers are aligned to the right. If a table is wider than the terminal:
 //! 1. cells are cut, first to [`MAX_CELL_COLUMNS`], then to [`NARROW_CELL_COLUMNS`];
@@ -6,11 +6,13 @@
 //! 3. columns in the middle are left out, with a note below the table.
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, Schema};
+use arrow::datatypes::Schema;
 use arrow::error::ArrowError;
-use arrow::util::display::{ArrayFormatter, FormatOptions};
-use console::{Style, measure_text_width, truncate_str};
+use console::{Style, measure_text_width};
 
+use crate::cell_text::{cells, is_number, markdown, visible};
+use crate::table_borders::{ASCII, Borders, LINES, MARKDOWN, line, rule};
+use crate::text_records::{lines, records};
 use crate::units;
 
 /// The form in which a table is drawn.
@@ -20,8 +22,23 @@ pub(crate) struct TableStyle {
     pub(crate) max_rows: Option<usize>,
     /// Columns of the terminal; `None` if the output is no terminal.
     pub(crate) width: Option<usize>,
-    /// Whether each value gets a line of its own.
-    pub(crate) expanded: bool,
+    pub(crate) form: TableForm,
+}
+
+/// What is drawn around the values.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum TableForm {
+    /// Lines on a terminal, and ASCII elsewhere.
+    #[default]
+    Grid,
+    /// Lines everywhere.
+    Box,
+    /// A table of Markdown. It is never cut.
+    Markdown,
+    /// Each value on a line of its own, below a line with the row's number.
+    Records,
+    /// Lines `name = value`.
+    Lines,
 }
 
 /// Cells wider than this are cut on a terminal if the table does not fit.
@@ -29,52 +46,30 @@ const NARROW_CELL_COLUMNS: usize = 24;
 /// Cells wider than this are always cut on a terminal.
 const MAX_CELL_COLUMNS: usize = 100;
 
-/// The characters that draw the lines of a table.
-struct Borders {
-    /// Whether values are cut to their column's width.
-    cut: bool,
-    vertical: &'static str,
-    top: [&'static str; 4],
-    middle: [&'static str; 4],
-    bottom: [&'static str; 4],
-}
-
-const LINES: Borders = Borders {
-    cut: true,
-    vertical: "│",
-    top: ["┌", "─", "┬", "┐"],
-    middle: ["├", "─", "┼", "┤"],
-    bottom: ["└", "─", "┴", "┘"],
-};
-
-const ASCII: Borders = Borders {
-    cut: false,
-    vertical: "|",
-    top: ["+", "-", "+", "+"],
-    middle: ["+", "-", "+", "+"],
-    bottom: ["+", "-", "+", "+"],
-};
-
 /// The texts of the cells, row by row.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct TextTable {
     names: Vec<String>,
     numeric: Vec<bool>,
     rows: Vec<Vec<Option<String>>>,
+    /// What makes a text safe to print.
+    escape: fn(&str) -> String,
     /// Widths and shown columns, from the first printed part on.
     frame: Option<(Vec<usize>, Vec<Option<usize>>)>,
 }
 
 impl TextTable {
-    pub(crate) fn new(schema: &Schema) -> Self {
+    pub(crate) fn new(schema: &Schema, form: TableForm) -> Self {
+        let escape = if form == TableForm::Markdown { markdown } else { visible };
         Self {
-            names: schema.fields().iter().map(|field| visible(field.name())).collect(),
+            names: schema.fields().iter().map(|field| escape(field.name())).collect(),
             numeric: schema
                 .fields()
                 .iter()
                 .map(|field| is_number(field.data_type()))
                 .collect(),
             rows: Vec::new(),
+            escape,
             frame: None,
         }
     }
@@ -88,6 +83,7 @@ impl TextTable {
                 .into_iter()
                 .map(|row| row.into_iter().map(Some).collect())
                 .collect(),
+            escape: visible,
             frame: None,
         }
     }
@@ -98,24 +94,7 @@ impl TextTable {
 
     /// Takes the first `limit` rows of a batch.
     pub(crate) fn push(&mut self, batch: &RecordBatch, limit: usize) -> Result<(), ArrowError> {
-        let options = format_options();
-        let formatters = batch
-            .columns()
-            .iter()
-            .map(|column| {
-                Ok((
-                    column.logical_nulls(),
-                    ArrayFormatter::try_new(column.as_ref(), &options)?,
-                ))
-            })
-            .collect::<Result<Vec<_>, ArrowError>>()?;
-        for row in 0..batch.num_rows().min(limit) {
-            let cells = formatters.iter().map(|(nulls, formatter)| {
-                let is_value = nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
-                is_value.then(|| visible(&formatter.value(row).to_string()))
-            });
-            self.rows.push(cells.collect());
-        }
+        self.rows.extend(cells(batch, limit, self.escape)?);
         Ok(())
     }
 
@@ -125,7 +104,7 @@ impl TextTable {
     }
 
     /// Widths and shown columns, in order; `None` stands for the left-out columns.
-    fn plan(&self, width: Option<usize>) -> (Vec<usize>, Vec<Option<usize>>) {
+    fn plan(&self, style: TableStyle) -> (Vec<usize>, Vec<Option<usize>>) {
         let mut widths: Vec<usize> = self.names.iter().map(|name| measure_text_width(name)).collect();
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
@@ -133,7 +112,7 @@ impl TextTable {
             }
         }
         let all = (0..widths.len()).map(Some).collect();
-        let Some(terminal) = width else {
+        let Some(terminal) = style.width.filter(|_| style.form != TableForm::Markdown) else {
             return (widths, all);
         };
         widths
@@ -169,7 +148,7 @@ impl TextTable {
     /// Prints and drops the rows held so far, of a table whose end is not known yet.
     pub(crate) fn render_part(&mut self, style: TableStyle, printed: &mut usize) -> String {
         if self.frame.is_none() {
-            self.frame = Some(self.plan(style.width));
+            self.frame = Some(self.plan(style));
         }
         let mut text = String::new();
         self.body(&mut text, style, *printed);
@@ -182,11 +161,13 @@ impl TextTable {
     pub(crate) fn render_last(&self, style: TableStyle, printed: usize) -> String {
         let mut text = String::new();
         self.body(&mut text, style, printed);
-        if style.expanded {
+        if is_by_line(style.form) {
             return text;
         }
-        let (widths, shown) = self.frame.clone().unwrap_or_else(|| self.plan(style.width));
-        rule(&mut text, &borders(style).bottom, &shown_widths(&widths, &shown));
+        let (widths, shown) = self.frame.clone().unwrap_or_else(|| self.plan(style));
+        if let Some(bottom) = &borders(style).bottom {
+            rule(&mut text, bottom, &shown_widths(&widths, &shown), |_| None);
+        }
         if shown.contains(&None) {
             let count = shown.iter().flatten().count();
             text.push_str(&format!("({count} of {} columns shown; \\x shows all)\n", widths.len()));
@@ -196,59 +177,54 @@ impl TextTable {
 
     /// The held rows, after the table's head if these rows are the first.
     fn body(&self, text: &mut String, style: TableStyle, printed: usize) {
-        if style.expanded {
-            return self.records(text, style, printed);
+        match style.form {
+            TableForm::Records => return records(text, &self.names, &self.rows, printed, style.width.is_some()),
+            TableForm::Lines => return lines(text, &self.names, &self.rows, printed),
+            TableForm::Grid | TableForm::Box | TableForm::Markdown => {}
         }
-        let (widths, shown) = self.frame.clone().unwrap_or_else(|| self.plan(style.width));
+        let (widths, shown) = self.frame.clone().unwrap_or_else(|| self.plan(style));
         let borders = borders(style);
+        let cut = style.width.is_some() && style.form != TableForm::Markdown;
         if printed == 0 {
-            let bold = Style::new().bold();
-            rule(text, &borders.top, &shown_widths(&widths, &shown));
-            line(text, borders, &shown, &widths, |column| {
-                (bold.clone(), self.numeric[column], self.names[column].as_str())
-            });
-            rule(text, &borders.middle, &shown_widths(&widths, &shown));
+            self.head(text, borders, cut, &widths, &shown);
         }
         for row in &self.rows {
-            line(text, borders, &shown, &widths, |column| match &row[column] {
+            line(text, borders, cut, &shown, &widths, |column| match &row[column] {
                 Some(cell) => (Style::new(), self.numeric[column], cell.as_str()),
                 None => (Style::new().dim(), self.numeric[column], "NULL"),
             });
         }
     }
 
-    fn records(&self, text: &mut String, style: TableStyle, printed: usize) {
-        let names = self
-            .names
-            .iter()
-            .map(|name| measure_text_width(name))
-            .max()
-            .unwrap_or(0);
-        let (dash, bar) = if style.width.is_some() {
-            ("─", "│")
-        } else {
-            ("-", "|")
-        };
-        for (number, row) in self.rows.iter().enumerate() {
-            let title = format!("{dash}[ row {} ]", printed + number + 1);
-            text.push_str(&title);
-            text.push_str(&dash.repeat((names + 20).saturating_sub(title.chars().count())));
-            text.push('\n');
-            for (name, cell) in self.names.iter().zip(row) {
-                push_padded(text, name, names, false, &Style::new().bold(), false);
-                text.push_str(&format!(" {bar} "));
-                match cell {
-                    Some(cell) => text.push_str(cell),
-                    None => text.push_str(&Style::new().dim().apply_to("NULL").to_string()),
-                }
-                text.push('\n');
-            }
+    /// The names between two lines.
+    fn head(&self, text: &mut String, borders: &Borders, cut: bool, widths: &[usize], shown: &[Option<usize>]) {
+        let bold = Style::new().bold();
+        let shown_widths = shown_widths(widths, shown);
+        if let Some(top) = &borders.top {
+            rule(text, top, &shown_widths, |_| None);
         }
+        line(text, borders, cut, shown, widths, |column| {
+            (bold.clone(), self.numeric[column], self.names[column].as_str())
+        });
+        rule(text, &borders.middle, &shown_widths, |place| {
+            let is_number = shown[place].is_some_and(|column| self.numeric[column]);
+            borders.below_numbers.filter(|_| is_number)
+        });
     }
 }
 
+/// Whether each value has a line of its own.
+fn is_by_line(form: TableForm) -> bool {
+    matches!(form, TableForm::Records | TableForm::Lines)
+}
+
 fn borders(style: TableStyle) -> &'static Borders {
-    if style.width.is_some() { &LINES } else { &ASCII }
+    match style.form {
+        TableForm::Markdown => &MARKDOWN,
+        TableForm::Box => &LINES,
+        _ if style.width.is_some() => &LINES,
+        _ => &ASCII,
+    }
 }
 
 fn shown_widths(widths: &[usize], shown: &[Option<usize>]) -> Vec<usize> {
@@ -256,29 +232,6 @@ fn shown_widths(widths: &[usize], shown: &[Option<usize>]) -> Vec<usize> {
         .iter()
         .map(|column| column.map_or(1, |column| widths[column]))
         .collect()
-}
-
-fn line<'a>(
-    text: &mut String,
-    borders: &Borders,
-    shown: &[Option<usize>],
-    widths: &[usize],
-    cell: impl Fn(usize) -> (Style, bool, &'a str),
-) {
-    for column in shown {
-        text.push_str(borders.vertical);
-        text.push(' ');
-        match column {
-            Some(column) => {
-                let (style, right, value) = cell(*column);
-                push_padded(text, value, widths[*column], right, &style, borders.cut);
-            }
-            None => text.push('…'),
-        }
-        text.push(' ');
-    }
-    text.push_str(borders.vertical);
-    text.push('\n');
 }
 
 /// The column numbers that fit into `terminal`: the first and the last columns. The middle is left out.
@@ -301,35 +254,6 @@ fn leave_out(widths: &[usize], terminal: usize) -> Vec<Option<usize>> {
     shown
 }
 
-fn rule(text: &mut String, [left, dash, cross, right]: &[&str; 4], widths: &[usize]) {
-    text.push_str(left);
-    for (place, width) in widths.iter().enumerate() {
-        if place > 0 {
-            text.push_str(cross);
-        }
-        text.push_str(&dash.repeat(width + 2));
-    }
-    text.push_str(right);
-    text.push('\n');
-}
-
-/// Appends a value, padded to `width` and cut to it if `cut` is set. Values are cut on terminals only.
-fn push_padded(text: &mut String, value: &str, width: usize, right: bool, style: &Style, cut: bool) {
-    let value = if cut {
-        truncate_str(value, width, "…")
-    } else {
-        value.into()
-    };
-    let pad = " ".repeat(width.saturating_sub(measure_text_width(&value)));
-    if right {
-        text.push_str(&pad);
-    }
-    text.push_str(&style.apply_to(value).to_string());
-    if !right {
-        text.push_str(&pad);
-    }
-}
-
 /// Words in columns, top to bottom.
 pub(crate) fn words_in_columns(words: &[String], width: usize) -> String {
     let widest = words.iter().map(|word| word.len()).max().unwrap_or(0) + 2;
@@ -346,37 +270,6 @@ pub(crate) fn words_in_columns(words: &[String], width: usize) -> String {
         text.push('\n');
     }
     text
-}
-
-/// The text with control characters made visible, so that no value can garble a terminal.
-fn visible(text: &str) -> String {
-    if !text.chars().any(char::is_control) {
-        return text.to_owned();
-    }
-    let mut result = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
-        match c {
-            '\n' => result.push_str("\\n"),
-            '\r' => result.push_str("\\r"),
-            '\t' => result.push_str("\\t"),
-            c if c.is_control() => result.push_str(&format!("\\u{{{:x}}}", u32::from(c))),
-            c => result.push(c),
-        }
-    }
-    result
-}
-
-fn is_number(data_type: &DataType) -> bool {
-    data_type.is_numeric()
-}
-
-/// The format of values for people.
-pub(crate) fn format_options() -> FormatOptions<'static> {
-    FormatOptions::new()
-        .with_null("NULL")
-        .with_display_error(true)
-        .with_timestamp_format(Some("%Y-%m-%d %H:%M:%S%.f"))
-        .with_datetime_format(Some("%Y-%m-%d %H:%M:%S%.f"))
 }
 
 /// The note below a table that was cut after `shown` rows.
@@ -412,6 +305,7 @@ mod tests {
             names: vec!["miles".into(), "zone".into()],
             numeric: vec![true, false],
             rows: vec![row("30.5", Some("Newark")), row("120", None)],
+            escape: visible,
             frame: None,
         }
     }
@@ -448,7 +342,7 @@ mod tests {
     #[test]
     fn records_have_a_line_for_each_value() {
         let style = TableStyle {
-            expanded: true,
+            form: TableForm::Records,
             ..TableStyle::default()
         };
         insta::assert_snapshot!(cells().render(style), @r"
@@ -459,11 +353,6 @@ mod tests {
         miles | 120
         zone  | NULL
         ");
-    }
-
-    #[test]
-    fn control_characters_become_visible() {
-        assert_eq!(visible("a\nb\t\u{1b}[31m"), "a\\nb\\t\\u{1b}[31m");
     }
 
     #[test]
