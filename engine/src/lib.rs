@@ -135,6 +135,7 @@ pub use plan_codec::GrampusCodec;
 pub use scan::metrics::ScanIo;
 pub use scan_io::scan_io;
 pub use session::{Grampus, GrampusBuilder, SessionChange, register};
+pub use sql_functions::sql_type_name;
 pub use store::lazy_stores::LazyStores;
 #[cfg(feature = "gpu")]
 pub use store::nvme_store::NvmeStore;

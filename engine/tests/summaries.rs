@@ -79,18 +79,18 @@ async fn each_type_has_the_figures_that_it_can_have() {
     rows(&context, create).await.unwrap();
     // The standard deviation of 1 to 9 is √7.5. Quartiles are estimates: here only whether there are any.
     let expected = [
-        "i Int32 1 9 9 5.0 2.7386127875258306 q q q 9 0.0",
-        "f Float64 0.5 4.5 9 2.5 1.3693063937629153 q q q 9 0.0",
-        "d Decimal128(10, 2) 1.00 9.00 9 5.0 2.7386127875258306 q q q 9 0.0",
-        "b Boolean false true 2 - - - - - 9 0.0",
-        "day Date32 2020-01-01 2020-01-09 9 - - q q q 9 0.0",
-        "at Timestamp(ns) 2020-01-01T00:01:00 2020-01-01T00:09:00 9 - - q q q 9 0.0",
-        "s Utf8 x5 x9 5 - - - - - 9 44.44",
-        "y Binary - - 1 - - - - - 9 0.0",
-        "l List(Int64) - - - - - - - - 9 0.0",
-        "st Struct(\"a\": Int64) - - - - - - - - 9 0.0",
-        "n Null - - - - - - - - 9 100.0",
-        "k Dictionary(Int32, Utf8) k k 1 - - - - - 9 0.0",
+        "i INTEGER 1 9 9 5.0 2.7386127875258306 q q q 9 0.0",
+        "f DOUBLE 0.5 4.5 9 2.5 1.3693063937629153 q q q 9 0.0",
+        "d DECIMAL(10,2) 1.00 9.00 9 5.0 2.7386127875258306 q q q 9 0.0",
+        "b BOOLEAN false true 2 - - - - - 9 0.0",
+        "day DATE 2020-01-01 2020-01-09 9 - - q q q 9 0.0",
+        "at TIMESTAMP 2020-01-01T00:01:00 2020-01-01T00:09:00 9 - - q q q 9 0.0",
+        "s VARCHAR x5 x9 5 - - - - - 9 44.44",
+        "y BYTEA - - 1 - - - - - 9 0.0",
+        "l BIGINT[] - - - - - - - - 9 0.0",
+        "st STRUCT(a BIGINT) - - - - - - - - 9 0.0",
+        "n NULL - - - - - - - - 9 100.0",
+        "k VARCHAR k k 1 - - - - - 9 0.0",
     ];
     let (plan, task) = plan_sql(&context, "SUMMARIZE t").await.unwrap();
     let found = collect(plan, task).await.unwrap();
@@ -142,11 +142,11 @@ async fn orc_files_are_read_once_and_names_match_as_in_queries() {
     register_orc(&context, "Numbers", &path).await.unwrap();
     let whole = rows(&context, "SUMMARIZE numbers").await.unwrap();
     assert!(
-        whole[0].starts_with("Id Int64 0 99 ") && whole[0].ends_with(" 100 0.0"),
+        whole[0].starts_with("Id BIGINT 0 99 ") && whole[0].ends_with(" 100 0.0"),
         "{whole:?}"
     );
     assert!(
-        whole[1].starts_with("odd \"name\" é Int64 0 98 ") && whole[1].ends_with(" 100 50.0"),
+        whole[1].starts_with("odd \"name\" é BIGINT 0 98 ") && whole[1].ends_with(" 100 50.0"),
         "{whole:?}"
     );
     let named = rows(&context, &format!("-- by path\nsummarize '{path}'"))
@@ -156,7 +156,7 @@ async fn orc_files_are_read_once_and_names_match_as_in_queries() {
     let few = "SUMMARIZE SELECT ID, id % 3 AS rest FROM numbers WHERE iD < 10 ORDER BY id LIMIT 6;";
     let few = rows(&context, few).await.unwrap();
     assert!(
-        few[0].starts_with("Id Int64 0 5 6 2.5 ") && few[1].starts_with("rest Int64 0 2 3 1.0 "),
+        few[0].starts_with("Id BIGINT 0 5 6 2.5 ") && few[1].starts_with("rest BIGINT 0 2 3 1.0 "),
         "{few:?}"
     );
     let (plan, _) = plan_sql(&context, "SUMMARIZE numbers").await.unwrap();
@@ -197,7 +197,7 @@ async fn many_columns_are_planned_at_once() {
     let found = rows(&context, "SUMMARIZE t").await.unwrap();
     assert_eq!(found.len(), 400);
     assert!(
-        found[399].starts_with("c399 Int64 400 404 5 402.0 1.58113883"),
+        found[399].starts_with("c399 BIGINT 400 404 5 402.0 1.58113883"),
         "{}",
         found[399]
     );
@@ -211,11 +211,11 @@ async fn empty_inputs_and_equal_names_have_a_row_for_each_column() {
         .await
         .unwrap();
     let empty = rows(&context, "SUMMARIZE (SELECT a FROM t WHERE false)").await.unwrap();
-    assert_eq!(empty, ["a Int64 - - 0 - - - - - 0 -"]);
+    assert_eq!(empty, ["a BIGINT - - 0 - - - - - 0 -"]);
     let twice = rows(&context, "SUMMARIZE SELECT x.b, y.b FROM t x, t y").await.unwrap();
-    assert_eq!(twice, ["b Utf8 x x 1 - - - - - 1 0.0"; 2]);
+    assert_eq!(twice, ["b VARCHAR x x 1 - - - - - 1 0.0"; 2]);
     let values = rows(&context, "SUMMARIZE VALUES (1.5), (NULL)").await.unwrap();
-    assert_eq!(values, ["column1 Float64 1.5 1.5 1 1.5 - 1.5 1.5 1.5 2 50.0"]);
+    assert_eq!(values, ["column1 DOUBLE 1.5 1.5 1 1.5 - 1.5 1.5 1.5 2 50.0"]);
 }
 
 #[tokio::test]
@@ -233,7 +233,7 @@ async fn parameters_and_options_hold_for_summaries() {
         .unwrap();
     let frame = frame.with_param_values(vec![ScalarValue::from(7_i64)]).unwrap();
     let found: Vec<String> = frame.collect().await.unwrap().iter().flat_map(lines).collect();
-    assert!(found[0].starts_with("a Int64 8 9 2 8.5 "), "{found:?}");
+    assert!(found[0].starts_with("a BIGINT 8 9 2 8.5 "), "{found:?}");
     for (wrong, expected) in [
         ("SUMMARIZE none", "table 'datafusion.public.none' not found"),
         ("SUMMARIZE", "identifier, found: EOF"),

@@ -37,6 +37,8 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::ScalarUDF;
 use datafusion_functions_json::udfs;
 
+pub use type_names::sql_type_name;
+
 /// Adds the functions to a session. Functions of the session with such a name stay.
 pub(crate) fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     let session = builder.config().take().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `typeof`: the type of a value as SQL writes it.
+//! `typeof`: the type of a value as SQL writes it, by [`sql_type_name`].
 
 use arrow::datatypes::{DataType, Field, TimeUnit};
 use datafusion::common::exec_err;
@@ -35,14 +35,16 @@ impl ScalarUDFImpl for TypeOf {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         match args.arg_fields.as_slice() {
-            [field] => Ok(ColumnarValue::Scalar(ScalarValue::from(name(field.data_type())))),
+            [field] => Ok(ColumnarValue::Scalar(ScalarValue::from(sql_type_name(
+                field.data_type(),
+            )))),
             _ => exec_err!("typeof takes one argument"),
         }
     }
 }
 
-/// The name of a type in SQL. A type that SQL cannot write has Arrow's name.
-fn name(data_type: &DataType) -> String {
+/// The name of a type in SQL, as `CAST` takes it. A type that SQL cannot write has Arrow's name.
+pub fn sql_type_name(data_type: &DataType) -> String {
     match data_type {
         DataType::Null => "NULL".to_owned(),
         DataType::Boolean => "BOOLEAN".to_owned(),
@@ -78,25 +80,25 @@ fn name(data_type: &DataType) -> String {
         }
         DataType::Interval(_) => "INTERVAL".to_owned(),
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
-            format!("{}[]", name(item.data_type()))
+            format!("{}[]", sql_type_name(item.data_type()))
         }
         DataType::Struct(fields) => format!("STRUCT({})", members(fields.iter().map(AsRef::as_ref))),
         DataType::Map(entries, _) => match entries.data_type() {
             DataType::Struct(fields) => {
-                let types: Vec<String> = fields.iter().map(|field| name(field.data_type())).collect();
+                let types: Vec<String> = fields.iter().map(|field| sql_type_name(field.data_type())).collect();
                 format!("MAP({})", types.join(", "))
             }
             other => other.to_string(),
         },
-        DataType::Dictionary(_, values) => name(values),
-        DataType::RunEndEncoded(_, values) => name(values.data_type()),
+        DataType::Dictionary(_, values) => sql_type_name(values),
+        DataType::RunEndEncoded(_, values) => sql_type_name(values.data_type()),
         other => other.to_string(),
     }
 }
 
 fn members<'a>(fields: impl Iterator<Item = &'a Field>) -> String {
     let members: Vec<String> = fields
-        .map(|field| format!("{} {}", field.name(), name(field.data_type())))
+        .map(|field| format!("{} {}", field.name(), sql_type_name(field.data_type())))
         .collect();
     members.join(", ")
 }
@@ -131,7 +133,7 @@ mod tests {
                 "VARCHAR",
             ),
         ] {
-            assert_eq!(name(&data_type), expected);
+            assert_eq!(sql_type_name(&data_type), expected);
         }
     }
 }

@@ -26,6 +26,8 @@ use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Sign
 use datafusion::physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
 use datafusion::physical_expr::expressions::{col, lit};
 
+use crate::sql_functions::sql_type_name;
+
 /// The fields of a column's figures. `min` to `q75` are text, but for `approx_unique`.
 pub(super) const FIGURES: [&str; 12] = [
     "column_name",
@@ -161,7 +163,7 @@ impl Accumulator for SummaryAccumulator {
             return internal_err!("figures are no struct");
         };
         let names = self.columns.iter().map(|column| column.name.as_str());
-        let types = self.columns.iter().map(|column| column.data_type.to_string());
+        let types = self.columns.iter().map(|column| sql_type_name(&column.data_type));
         let text =
             |at: usize| Arc::new(StringArray::from_iter(found.iter().map(|one| one.texts[at].clone()))) as ArrayRef;
         let share = |one: &Figures| (rows > 0).then(|| null_percentage(rows, one.values));

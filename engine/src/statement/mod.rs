@@ -9,6 +9,7 @@
 //! parser             the statements of a text
 //! depth              statements that are too deep for the threads' stacks
 //! long_chains        long chains of AND and OR become balanced trees
+//! shown_tables       SHOW TABLES, SHOW ALL TABLES
 //! distinct_from      IS DISTINCT FROM binds tighter than AND and OR
 //! options            OPTIONS of stores and OPTIONS of formats
 //! secrets            statements without passwords and keys
@@ -17,6 +18,7 @@
 //! column_summaries   the aggregate function of these figures
 //! create_table_as    CREATE EXTERNAL TABLE … AS SELECT …
 //! new_table          a table that the catalog gets when its rows are complete
+//! described          DESCRIBE with SQL's names of types
 //! names              unquoted names in any letter case
 //! set_operations     EXCEPT ALL and INTERSECT ALL as subqueries
 //! select_forms       forms of queries that DataFusion does not plan
@@ -52,6 +54,7 @@ mod copy_options;
 mod create_table_as;
 pub(crate) mod definitions;
 mod depth;
+mod described;
 mod dialect;
 mod distinct_from;
 mod expressions;
@@ -81,6 +84,7 @@ mod scope;
 mod secrets;
 mod select_forms;
 mod set_operations;
+mod shown_tables;
 pub(crate) mod store_statements;
 mod summary;
 mod text;

@@ -28,6 +28,7 @@ use datafusion::sql::sqlparser::ast::{
 use futures::future::BoxFuture;
 
 use super::create_table_as::statement_to_plan;
+use super::described::with_sql_types;
 use super::expressions::visit;
 use super::json_forms::JsonForms;
 use super::select_forms::SelectForms;
@@ -86,7 +87,7 @@ pub(super) async fn plan_with_matched_columns(state: &SessionState, mut statemen
     visit(&mut statement, &mut keep_digits(state));
     let mut error = match statement_to_plan(state, statement.clone()).await {
         Err(error) if unknown_column(&error).is_some() => error,
-        outcome => return outcome,
+        outcome => return outcome.and_then(with_sql_types),
     };
     // The place of the unknown name is known only to a planner that collects places.
     let mut state = state.clone();
@@ -131,7 +132,7 @@ pub(super) async fn plan_with_matched_columns(state: &SessionState, mut statemen
         }
         error = match statement_to_plan(&state, statement.clone()).await {
             Err(error) => error,
-            planned => return planned,
+            planned => return planned.and_then(with_sql_types),
         };
     }
     Err(error)

@@ -18,7 +18,9 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use super::copy_options::CopyOptions;
 use super::depth::check_depth;
 use super::text::{begins_query, is_keyword, offset, statements};
-use super::{copy_options, create_table_as, dialect, distinct_from, extra_words, long_chains, secrets, summary};
+use super::{
+    copy_options, create_table_as, dialect, distinct_from, extra_words, long_chains, secrets, shown_tables, summary,
+};
 
 const SUMMARIZE: &str = "SUMMARIZE";
 /// A word of each head.
@@ -55,6 +57,7 @@ pub fn parse_statements(state: &SessionState, text: &str) -> Result<Vec<Statemen
     }
     for statement in &mut statements {
         copy_options::compress_by_name(statement);
+        shown_tables::query(state, statement);
         distinct_from::mend(&text, statement);
         long_chains::balance(&text, statement);
         secrets::hide(state, statement);
