@@ -53,6 +53,14 @@ pub(crate) struct Cli {
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
 
+    /// Show the types of columns below their names, in the formats table and box [default: when interactive]
+    #[arg(long, overrides_with = "no_types")]
+    pub(crate) types: bool,
+
+    /// Do not show the types of columns
+    #[arg(long, overrides_with = "types")]
+    pub(crate) no_types: bool,
+
     /// Write results to FILE instead of standard output; FILE appears when all statements have succeeded
     #[arg(short = 'o', long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,

@@ -7,12 +7,13 @@ use crate::exit_error::ErrorReport;
 use crate::wording::nearest;
 
 /// Each command: name, argument, meaning.
-pub(crate) const COMMANDS: [(&str, &str, &str); 12] = [
+pub(crate) const COMMANDS: [(&str, &str, &str); 13] = [
     ("\\d", "[TABLE]", "list the tables, or the columns of one"),
     ("\\timing", "[on|off]", "say how long each query took"),
     ("\\io", "[on|off]", "say what each query read"),
     ("\\format", "[FORMAT]", "print results as table, markdown, csv, …"),
     ("\\x", "[on|off]", "print each value on a line of its own"),
+    ("\\types", "[on|off]", "show types below the names of columns"),
     ("\\maxrows", "[N|all]", "print at most N rows of a table"),
     ("\\o", "[FILE]", "write results to FILE, until \\o alone"),
     ("\\pager", "[on|off]", "show long results in $GRAMPUS_PAGER or $PAGER"),
@@ -32,6 +33,7 @@ pub(crate) enum BackslashCommand {
     Timing(Switch),
     Io(Switch),
     Expanded(Switch),
+    Types(Switch),
     /// Without a format, the format is printed. The table is that of INSERT statements.
     Format {
         format: Option<Format>,
@@ -81,6 +83,7 @@ impl BackslashCommand {
             "\\timing" => Self::Timing(switch("timing", argument)?),
             "\\io" => Self::Io(switch("io", argument)?),
             "\\x" => Self::Expanded(switch("x", argument)?),
+            "\\types" => Self::Types(switch("types", argument)?),
             "\\format" => format(argument)?,
             "\\maxrows" if argument.is_empty() => Self::MaxRows(None),
             "\\maxrows" => Self::MaxRows(Some(parse_max_rows(argument).map_err(ErrorReport::new)?)),
@@ -100,6 +103,7 @@ impl BackslashCommand {
         for (name, argument, meaning) in COMMANDS {
             text.push_str(&format!("  {:<22} {meaning}\n", format!("{name} {argument}")));
         }
+        text.push_str("\n  .tables, .mode, .schema, .read, .timer and others do what they do in DuckDB and SQLite.\n");
         text.push_str("\n  CREATE EXTERNAL TABLE trips STORED AS ORC LOCATION 'data/trips/';\n");
         text.push_str("  SUMMARIZE trips;    EXPLAIN ANALYZE SELECT …;\n");
         text.push_str("  SHOW ALL;           SET datafusion.execution.target_partitions = 4;\n");
@@ -107,9 +111,33 @@ impl BackslashCommand {
     }
 }
 
+/// Commands of psql, with what to write here.
+const COMMANDS_OF_PSQL: [(&str, &str); 14] = [
+    ("\\copy", "write COPY t TO 'x.csv', or COPY t FROM 'x.csv'"),
+    ("\\l", "SHOW ALL TABLES lists the tables of all catalogs and schemas"),
+    ("\\dn", "SHOW ALL TABLES lists the tables of all catalogs and schemas"),
+    ("\\dv", "\\d lists tables and views"),
+    ("\\di", "ORC files have their indexes in them: grampus layout FILE"),
+    ("\\pset", "write \\format, \\x or \\maxrows"),
+    ("\\a", "write \\format csv"),
+    ("\\H", "write \\format markdown"),
+    ("\\gx", "write \\x before the statement"),
+    ("\\g", "end the statement with a semicolon"),
+    ("\\echo", "write SELECT 'text'"),
+    ("\\set", "write SET name = value; SHOW ALL lists the settings"),
+    (
+        "\\c",
+        "Grampus has no database: SELECT … FROM 'x.orc', or start it with grampus x.orc",
+    ),
+    ("\\e", "Ctrl-R finds a statement, and the arrow keys change it"),
+];
+
 fn unknown(name: &str) -> ErrorReport {
     let names = COMMANDS.iter().map(|(name, _, _)| *name);
     let report = ErrorReport::new(format!("no command named {name}"));
+    if let Some((_, hint)) = COMMANDS_OF_PSQL.iter().find(|(other, _)| *other == name) {
+        return report.hint(*hint);
+    }
     match nearest(name, names) {
         Some(near) => report.hint(format!("did you mean {near}? \\? lists the commands")),
         None => report.hint("\\? lists the commands"),

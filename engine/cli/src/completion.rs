@@ -2,8 +2,8 @@
 //!
 //! | place | candidates |
 //! | --- | --- |
-//! | inside `'…'`, and after `\i` and `\o` | paths |
-//! | after `\format` | formats |
+//! | inside `'…'`, and after `\i`, `\o` and their twins | paths |
+//! | after `\format` and `.mode` | formats |
 //! | after SET, SHOW, RESET | settings |
 //! | after FROM, JOIN, DESCRIBE … | tables |
 //! | after `alias.` or `table.` | the columns of that table |
@@ -21,6 +21,7 @@ use rustyline::completion::{FilenameCompleter, Pair};
 
 use crate::args::Format;
 use crate::backslash_command::COMMANDS;
+use crate::dot_command::DotCommand;
 use crate::keywords::KEYWORDS;
 use crate::named_tables::NamedTables;
 use crate::{session, session_tables};
@@ -73,12 +74,17 @@ impl Completion {
     /// The candidates for the word before `position`, and its first byte.
     pub(crate) fn complete(&self, line: &str, position: usize) -> Result<(usize, Vec<Pair>)> {
         let before = &line[..position];
-        let file = ["\\i ", "\\o "].iter().find_map(|command| before.strip_prefix(command));
+        let file = ["\\i ", "\\o ", ".read ", ".output "]
+            .iter()
+            .find_map(|command| before.strip_prefix(command));
         if let Some(path) = file {
             let start = position - path.trim_start_matches([' ', '\'', '"']).len();
             return self.path(before, start);
         }
-        if let Some(word) = before.strip_prefix("\\format ") {
+        let format = ["\\format ", ".mode "]
+            .iter()
+            .find_map(|command| before.strip_prefix(command));
+        if let Some(word) = format {
             let formats = Format::value_variants().iter().map(|format| format.name());
             let pairs = formats.filter(|name| begins(name, word)).map(|name| same(&name));
             return Ok((position - word.len(), pairs.collect()));
@@ -86,6 +92,10 @@ impl Completion {
         if before.starts_with('\\') && !before.contains(' ') {
             let names = COMMANDS.iter().map(|(name, _, _)| *name);
             return Ok((0, names.filter(|name| name.starts_with(before)).map(same).collect()));
+        }
+        if before.starts_with('.') && !before.contains(' ') {
+            let names = DotCommand::names().filter(|name| begins(name, before));
+            return Ok((0, names.map(|name| same(&name)).collect()));
         }
         match place(before) {
             Place::Text(start) => self.path(before, start),
@@ -309,6 +319,8 @@ mod tests {
         assert_eq!(complete("select approx_med|"), ["approx_median("]);
         assert_eq!(complete("\\ti|"), ["\\timing"]);
         assert_eq!(complete("\\format ma|"), ["markdown"]);
+        assert_eq!(complete(".mode ma|"), ["markdown"]);
+        assert_eq!(complete(".ta|"), [".tables"]);
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub(crate) fn is_word_command(text: &str) -> bool {
 
 impl Highlighter for LineHelper {
     fn highlight<'l>(&self, line: &'l str, _: usize) -> Cow<'l, str> {
-        if line.starts_with('\\') || !console::colors_enabled() {
+        if line.starts_with(['\\', '.']) || !console::colors_enabled() {
             return Cow::Borrowed(line);
         }
         Cow::Owned(coloured(line))

@@ -24,7 +24,9 @@
 //! | `progress`, `disk_reads` | the progress line of a query; bytes that disks have read for the process |
 //! | `session`, `session_tables` | an SQL session; its tables |
 //! | `statement_splitter`, `statement_runner` | input to statements; one statement beside its printing loop |
-//! | `backslash_command`, `shell` | `\d`, `\timing` and others; the session in which statements and commands run |
+//! | `backslash_command`, `dot_command` | `\d`, `\timing` and others; `.tables`, `.mode` and others |
+//! | `io_wording`, `shell_settings` | what a query has read, in words; what commands change |
+//! | `shell` | the session in which statements and commands run |
 //! | `named_tables`, `completion` | tables of unfinished statements; ends of unfinished words |
 //! | `line_helper` | completion, colours, the end of a statement |
 //! | `user_files`, `interactive` | history and statements of the user; the line editor's loop |
@@ -41,11 +43,13 @@ mod cell_text;
 mod column_headings;
 mod completion;
 mod disk_reads;
+mod dot_command;
 mod error_chain;
 mod error_messages;
 mod exit_error;
 mod interactive;
 mod interrupts;
+mod io_wording;
 mod keywords;
 mod layout_options;
 mod line_helper;
@@ -64,6 +68,7 @@ mod session_tables;
 mod setting;
 mod setting_wording;
 mod shell;
+mod shell_settings;
 mod sql_literals;
 mod statement_runner;
 mod statement_splitter;

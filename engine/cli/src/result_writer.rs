@@ -79,9 +79,10 @@ impl<'a> ResultWriter<'a> {
                 let is_fenced = form == TableForm::Markdown;
                 return Shape::Plan { is_fenced };
             }
+            let style = TableStyle { form, ..style };
             Shape::Table {
-                cells: TextTable::new(&schema, form),
-                style: TableStyle { form, ..style },
+                cells: TextTable::new(&schema, style),
+                style,
                 printed: 0,
             }
         };

@@ -4,8 +4,12 @@ use std::sync::Arc;
 
 use clap::CommandFactory;
 use datafusion::catalog::TableProvider;
+use datafusion::common::utils::quote_identifier;
+use datafusion::common::{TableReference, plan_err};
+use datafusion::error::Result;
 use datafusion::prelude::SessionContext;
 use futures::FutureExt;
+use grampus::sql_type_name;
 
 use crate::args::Cli;
 use crate::exit_error::{ErrorReport, ExitError};
@@ -19,7 +23,7 @@ pub(crate) struct TableSpec {
 }
 
 /// The tables of plain paths and of `--table`.
-pub(crate) fn specs(paths: &[String], tables: &[String]) -> Result<Vec<TableSpec>, ExitError> {
+pub(crate) fn specs(paths: &[String], tables: &[String]) -> std::result::Result<Vec<TableSpec>, ExitError> {
     let mut specs = Vec::with_capacity(paths.len() + tables.len());
     for path in paths {
         let exists = path.contains(['*', '?', '[']) || path.contains("://") || std::path::Path::new(path).exists();
@@ -65,7 +69,7 @@ fn missing(path: &str) -> ExitError {
 }
 
 /// A table name made of a path: `data/Trips-2019.orc` is `trips_2019`.
-fn name_of(path: &str) -> Result<String, ExitError> {
+fn name_of(path: &str) -> std::result::Result<String, ExitError> {
     let trimmed = path.trim_end_matches('/');
     let named = trimmed
         .rsplit('/')
@@ -118,9 +122,53 @@ pub(crate) fn names(context: &SessionContext) -> Vec<String> {
     names
 }
 
-/// The table, if it exists and its catalog answers without waiting. The catalogs of a session do.
+/// The table, if it exists and its catalog answers without waiting. The catalogs of a session do. The name is one of
+/// [`names`], or as SQL writes it.
 pub(crate) fn provider(context: &SessionContext, name: &str) -> Option<Arc<dyn TableProvider>> {
-    context.table_provider(name).now_or_never()?.ok()
+    let found = |reference: TableReference| context.table_provider(reference).now_or_never()?.ok();
+    found(exact(name)).or_else(|| found(name.into()))
+}
+
+/// One of [`names`], in its letter case.
+fn exact(name: &str) -> TableReference {
+    let parts: Vec<&str> = name.splitn(3, '.').collect();
+    match parts.as_slice() {
+        [catalog, schema, table] => TableReference::full(*catalog, *schema, *table),
+        _ => TableReference::bare(name),
+    }
+}
+
+/// The statements that make a table, or all tables.
+///
+/// # Errors
+/// If there is no such table.
+pub(crate) fn definitions(context: &SessionContext, table: Option<&str>) -> Result<String> {
+    let names = table.map_or_else(|| names(context), |table| vec![table.to_owned()]);
+    let mut text = String::new();
+    for name in names {
+        let Some(provider) = provider(context, &name) else {
+            return plan_err!("table '{name}' not found");
+        };
+        let definition = provider.get_table_definition().map_or_else(
+            || table_of_columns(&name, provider.as_ref()),
+            |definition| definition.trim_end_matches(';').to_owned(),
+        );
+        text.push_str(&format!("{definition};\n"));
+    }
+    Ok(text)
+}
+
+/// A statement that makes a table with the same columns.
+fn table_of_columns(name: &str, provider: &dyn TableProvider) -> String {
+    let schema = provider.schema();
+    let columns = schema.fields().iter().map(|field| {
+        let null = if field.is_nullable() { "" } else { " NOT NULL" };
+        let (name, data_type) = (quote_identifier(field.name()), sql_type_name(field.data_type()));
+        format!("{name} {data_type}{null}")
+    });
+    let columns: Vec<String> = columns.collect();
+    let name = exact(name).to_quoted_string();
+    format!("CREATE TABLE {name} ({})", columns.join(", "))
 }
 
 #[cfg(test)]

@@ -6,24 +6,26 @@
 //! 4. Timing and I/O figures of a statement go to standard error.
 
 use std::any::Any;
-use std::fmt::Display;
 use std::io::{self, BufRead, Write};
 
 use datafusion::catalog::TableProvider;
 use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
 use grampus::caught_panic::caught;
-use grampus::{OrcTable, ScanIo};
+use grampus::{OrcTable, ScanIo, sql_type_name};
 use grampus_tools::atomic_output::TemporaryFolder;
 
 use crate::args::{Cli, Format, Job, MaxRows};
-use crate::backslash_command::{BackslashCommand, Switch};
+use crate::backslash_command::BackslashCommand;
+use crate::dot_command::DotCommand;
 use crate::error_messages::{ErrorContext, explain};
 use crate::exit_error::{ErrorReport, ExitError};
 use crate::interrupts::{InterruptWatch, Interrupts, SignalMode};
+use crate::io_wording::{disk_line, io_line};
 use crate::progress::Progress;
 use crate::result_output::ResultOutput;
 use crate::result_writer::{ResultStyle, ResultWriter};
+use crate::shell_settings::Settings;
 use crate::sql_literals::table_name;
 use crate::statement_runner::{self, StatementError, StatementOutcome};
 use crate::statement_splitter::{Input, InputText, StatementSplitter};
@@ -32,65 +34,11 @@ use crate::text_table::{TableForm, TableStyle, TextTable, words_in_columns};
 use crate::threads::Threads;
 use crate::{disk_reads, scratch_folder, session, session_tables, units};
 
-/// Rows of a table that are printed on a terminal by default.
-const DEFAULT_TERMINAL_ROWS: usize = 100;
-
 /// Depth to which scripts may include each other.
 const MAX_INCLUDE_DEPTH: usize = 16;
 
 /// Width of lists if the output is no terminal.
 const LIST_WIDTH_COLUMNS: usize = 100;
-
-/// The settings that backslash commands change.
-#[derive(Debug, Clone)]
-pub(crate) struct Settings {
-    pub(crate) format: Format,
-    /// The table of INSERT statements, as SQL writes it.
-    pub(crate) insert_table: String,
-    pub(crate) max_rows: Option<usize>,
-    pub(crate) expanded: bool,
-    pub(crate) timing: bool,
-    pub(crate) io: bool,
-    /// Whether long results go to a pager, in an interactive session.
-    pub(crate) pager: bool,
-    pub(crate) quiet: bool,
-    pub(crate) verbose: bool,
-}
-
-impl Settings {
-    fn new(cli: &Cli, interactive: bool, on_terminal: bool) -> Self {
-        Self {
-            format: cli.format,
-            insert_table: table_name("table"),
-            max_rows: match cli.max_rows {
-                Some(MaxRows::All) => None,
-                Some(MaxRows::Rows(rows)) => Some(rows),
-                None => on_terminal.then_some(DEFAULT_TERMINAL_ROWS),
-            },
-            expanded: false,
-            timing: cli.timing || (interactive && !cli.no_timing && !cli.quiet),
-            io: cli.io,
-            pager: interactive,
-            quiet: cli.quiet,
-            verbose: cli.verbose > 0,
-        }
-    }
-
-    /// Changes the setting that `field` names, and confirms its new state.
-    fn set(&mut self, name: &str, switch: Switch, field: impl Fn(&mut Self) -> &mut bool) {
-        let setting = field(self);
-        *setting = switch.apply(*setting);
-        let state = if *setting { "on" } else { "off" };
-        self.confirm(format_args!("{name} is {state}"));
-    }
-
-    /// Prints the new state of a setting, unless quiet.
-    fn confirm(&self, text: impl Display) {
-        if !self.quiet {
-            note(text);
-        }
-    }
-}
 
 /// A session with its settings, its threads and its output.
 pub(crate) struct Shell {
@@ -226,6 +174,11 @@ impl Shell {
             }
             match input {
                 Input::Statement(input) => self.run_statement(&input, watch)?,
+                Input::Command(input) if input.text.starts_with('.') => {
+                    if !self.run_dot_command(&input, watch)? {
+                        return Ok(false);
+                    }
+                }
                 Input::Command(input) => {
                     if !self.run_command(BackslashCommand::parse(&input.text)?)? {
                         return Ok(false);
@@ -249,8 +202,23 @@ impl Shell {
         ran
     }
 
+    /// Executes a command of another shell. False after `.quit`.
+    fn run_dot_command(&mut self, input: &InputText, watch: &InterruptWatch) -> Result<bool, ExitError> {
+        match DotCommand::parse(&input.text)? {
+            DotCommand::Backslash(line) => return self.run_command(BackslashCommand::parse(&line)?),
+            DotCommand::Sql(text) => self.run_statement(&InputText { text, ..input.clone() }, watch)?,
+            DotCommand::Schema(table) => {
+                let text = session_tables::definitions(&self.context, table.as_deref());
+                self.print(&text.map_err(|error| self.explain(&error, None))?)?;
+            }
+            DotCommand::Nothing => {}
+        }
+        Ok(true)
+    }
+
     /// Executes a command. False after `\q`.
     fn run_command(&mut self, command: BackslashCommand) -> Result<bool, ExitError> {
+        let shows_types = self.shows_types();
         let settings = &mut self.settings;
         match command {
             BackslashCommand::Quit => return Ok(false),
@@ -259,6 +227,10 @@ impl Shell {
             BackslashCommand::DescribeTable(name) => self.describe_table(name)?,
             BackslashCommand::Timing(switch) => settings.set("timing", switch, |settings| &mut settings.timing),
             BackslashCommand::Io(switch) => settings.set("io", switch, |settings| &mut settings.io),
+            BackslashCommand::Types(switch) => {
+                let now = *settings.types.get_or_insert(shows_types);
+                settings.set("types", switch, |settings| settings.types.get_or_insert(now));
+            }
             BackslashCommand::Pager(switch) => settings.set("pager", switch, |settings| &mut settings.pager),
             BackslashCommand::Output(path) => self.redirect(path.as_deref())?,
             BackslashCommand::Expanded(switch) => {
@@ -343,7 +315,7 @@ impl Shell {
         let schema = provider.schema();
         let rows = schema.fields().iter().map(|field| {
             let null = if field.is_nullable() { "yes" } else { "no" };
-            vec![field.name().clone(), field.data_type().to_string(), null.to_owned()]
+            vec![field.name().clone(), sql_type_name(field.data_type()), null.to_owned()]
         });
         let names = ["column", "type", "null"];
         self.print_list(&TextTable::of_text(&names, &[false; 3], rows.collect()))
@@ -419,7 +391,15 @@ impl Shell {
                 true => TableForm::Records,
                 false => TableForm::Grid,
             },
+            types: self.shows_types(),
         }
+    }
+
+    /// Whether types stand below the names of columns. They are for people: what a script prints on a terminal, and
+    /// what goes to a file, may be read by a program.
+    fn shows_types(&self) -> bool {
+        let is_for_people = self.is_interactive && self.results.is_terminal();
+        self.settings.types.unwrap_or(is_for_people)
     }
 
     /// The style of results under the current settings.
@@ -459,37 +439,4 @@ impl Shell {
             }
         }
     }
-}
-
-/// The bytes, requests, row groups and rows of a query's scans, in one line.
-fn io_line(io: &ScanIo, stopped: bool) -> String {
-    if *io == ScanIo::default() {
-        return "io: no ORC file was read".to_owned();
-    }
-    format!(
-        "io: needed {}, moved {} (amplification {}), {}, {} of {} skipped, {} of {} passed{}",
-        units::bytes(io.needed_bytes),
-        units::bytes(io.moved_bytes),
-        units::ratio(io.amplification()),
-        units::counted(io.read_requests, "request"),
-        units::count(io.row_groups_skipped),
-        units::counted(io.row_groups_total, "row group"),
-        units::count(io.rows_passed),
-        units::counted(io.rows_scanned, "row"),
-        if stopped { " until it was stopped" } else { "" },
-    )
-}
-
-/// Bytes that a disk may read beside a statement's files, such as pages of this program.
-const MAX_OTHER_DISK_BYTES: u64 = 4 << 20;
-
-/// What disks have read for a query, if it is clearly more than what its scans moved: files are read by pages, and the
-/// system may read ahead.
-fn disk_line(io: &ScanIo, disk_bytes: u64) -> Option<String> {
-    let more = disk_bytes.saturating_sub(io.moved_bytes);
-    let times = disk_bytes as f64 / io.moved_bytes.max(1) as f64;
-    (io.moved_bytes > 0 && more > MAX_OTHER_DISK_BYTES && times > 1.1).then(|| {
-        let (read, times) = (units::bytes(disk_bytes), units::ratio(times));
-        format!("disk: {read} read, in whole pages ({times} times the moved bytes)")
-    })
 }

@@ -1,4 +1,4 @@
-//! [`StatementSplitter`]: splits input into statements and backslash commands as its lines arrive.
+//! [`StatementSplitter`]: splits input into statements and commands as its lines arrive.
 //!
 //! Only quotes, comments and semicolons count.
 
@@ -18,7 +18,7 @@ pub(crate) struct InputText {
 pub(crate) enum Input {
     /// A statement in SQL.
     Statement(InputText),
-    /// A line that begins with a backslash.
+    /// A line that begins with a backslash or a dot.
     Command(InputText),
 }
 
@@ -81,7 +81,7 @@ impl StatementSplitter {
     /// Takes one line with its line break, and returns the items that it completes.
     pub(crate) fn push_line(&mut self, line: &str) -> Vec<Input> {
         self.lines += 1;
-        if !self.has_content && self.state == State::Plain && line.trim_start().starts_with('\\') {
+        if !self.has_content && self.state == State::Plain && line.trim_start().starts_with(['\\', '.']) {
             self.text.clear();
             let column = 1 + line.chars().take_while(|c| c.is_whitespace()).count();
             let input_text = InputText {
@@ -246,12 +246,16 @@ mod tests {
     }
 
     #[test]
-    fn lines_with_a_backslash_are_commands_only_between_statements() {
+    fn lines_with_a_backslash_or_a_dot_are_commands_only_between_statements() {
         assert_eq!(
             texts("\\timing\nSELECT 1;\n  \\d t\n"),
             ["command \\timing", "SELECT 1", "command \\d t"]
         );
         assert_eq!(texts("SELECT\n\\d;"), ["SELECT\n\\d"]);
+        assert_eq!(
+            texts(".tables\nSELECT 1\n.5;\n .mode csv"),
+            ["command .tables", "SELECT 1\n.5", "command .mode csv"]
+        );
         assert_eq!(texts("-- first\n\\d it's\nSELECT 1"), ["command \\d it's", "SELECT 1"]);
     }
 
@@ -269,7 +273,7 @@ mod tests {
 
     #[test]
     fn open_statements_quotes_and_comments_are_incomplete() {
-        for complete in ["", "  ", "SELECT 1;", "SELECT 1; -- done", "\\d", "/* c */"] {
+        for complete in ["", "  ", "SELECT 1;", "SELECT 1; -- done", "\\d", ".tables", "/* c */"] {
             assert!(StatementSplitter::is_complete(complete), "{complete}");
         }
         for open in ["SELECT", "SELECT ';", "SELECT 1; SELECT 2", "/* c", "SELECT $$ ;"] {

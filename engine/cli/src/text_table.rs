@@ -9,6 +9,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use arrow::error::ArrowError;
 use console::{Style, measure_text_width};
+use grampus::sql_type_name;
 
 use crate::cell_text::{cells, is_number, markdown, visible};
 use crate::table_borders::{ASCII, Borders, LINES, MARKDOWN, line, rule};
@@ -23,6 +24,8 @@ pub(crate) struct TableStyle {
     /// Columns of the terminal; `None` if the output is no terminal.
     pub(crate) width: Option<usize>,
     pub(crate) form: TableForm,
+    /// Whether the columns' types stand below their names.
+    pub(crate) types: bool,
 }
 
 /// What is drawn around the values.
@@ -50,6 +53,8 @@ const MAX_CELL_COLUMNS: usize = 100;
 #[derive(Debug)]
 pub(crate) struct TextTable {
     names: Vec<String>,
+    /// The types of the columns in SQL; empty: they are not shown.
+    types: Vec<String>,
     numeric: Vec<bool>,
     rows: Vec<Vec<Option<String>>>,
     /// What makes a text safe to print.
@@ -59,10 +64,21 @@ pub(crate) struct TextTable {
 }
 
 impl TextTable {
-    pub(crate) fn new(schema: &Schema, form: TableForm) -> Self {
-        let escape = if form == TableForm::Markdown { markdown } else { visible };
+    /// An empty table with the columns of `schema`.
+    pub(crate) fn new(schema: &Schema, style: TableStyle) -> Self {
+        let has_types = style.types && matches!(style.form, TableForm::Grid | TableForm::Box);
+        let escape = match style.form {
+            TableForm::Markdown => markdown,
+            _ => visible,
+        };
         Self {
             names: schema.fields().iter().map(|field| escape(field.name())).collect(),
+            types: schema
+                .fields()
+                .iter()
+                .filter(|_| has_types)
+                .map(|field| visible(&sql_type_name(field.data_type())))
+                .collect(),
             numeric: schema
                 .fields()
                 .iter()
@@ -78,6 +94,7 @@ impl TextTable {
     pub(crate) fn of_text(names: &[&str], numeric: &[bool], rows: Vec<Vec<String>>) -> Self {
         Self {
             names: names.iter().map(|&name| name.to_owned()).collect(),
+            types: Vec::new(),
             numeric: numeric.to_vec(),
             rows: rows
                 .into_iter()
@@ -106,6 +123,9 @@ impl TextTable {
     /// Widths and shown columns, in order; `None` stands for the left-out columns.
     fn plan(&self, style: TableStyle) -> (Vec<usize>, Vec<Option<usize>>) {
         let mut widths: Vec<usize> = self.names.iter().map(|name| measure_text_width(name)).collect();
+        for (width, name) in widths.iter_mut().zip(&self.types) {
+            *width = (*width).max(measure_text_width(name));
+        }
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(cell.as_deref().map_or(4, measure_text_width));
@@ -196,7 +216,7 @@ impl TextTable {
         }
     }
 
-    /// The names between two lines.
+    /// The names, and the types if they are shown, between two lines.
     fn head(&self, text: &mut String, borders: &Borders, cut: bool, widths: &[usize], shown: &[Option<usize>]) {
         let bold = Style::new().bold();
         let shown_widths = shown_widths(widths, shown);
@@ -206,6 +226,12 @@ impl TextTable {
         line(text, borders, cut, shown, widths, |column| {
             (bold.clone(), self.numeric[column], self.names[column].as_str())
         });
+        if !self.types.is_empty() {
+            let dim = Style::new().dim();
+            line(text, borders, cut, shown, widths, |column| {
+                (dim.clone(), self.numeric[column], self.types[column].as_str())
+            });
+        }
         rule(text, &borders.middle, &shown_widths, |place| {
             let is_number = shown[place].is_some_and(|column| self.numeric[column]);
             borders.below_numbers.filter(|_| is_number)
@@ -303,6 +329,7 @@ mod tests {
         let row = |a: &str, b: Option<&str>| vec![Some(a.to_owned()), b.map(str::to_owned)];
         TextTable {
             names: vec!["miles".into(), "zone".into()],
+            types: Vec::new(),
             numeric: vec![true, false],
             rows: vec![row("30.5", Some("Newark")), row("120", None)],
             escape: visible,

@@ -81,7 +81,7 @@ fn summaries_have_their_own_headings() {
     assert_eq!(
         printed(&["--format", "csv", "-c", sql]),
         "column_name,column_type,min,max,approx_unique,avg,std,q25,q50,q75,count,null_percentage\n\
-         twice é,Int64,2,2,1,2.0,,2.0,2.0,2.0,2,50.0\n"
+         twice é,BIGINT,2,2,1,2.0,,2.0,2.0,2.0,2,50.0\n"
     );
     // Places count from the word SUMMARIZE.
     assert_snapshot!(failed(1, &["-c", "SUMMARIZE 3 t"]), @r"
@@ -323,7 +323,10 @@ fn memory_is_limited_by_default_and_unlimited_if_asked() {
 
 #[test]
 fn wrong_command_line_exits_with_2() {
-    assert!(failed(2, &["--format", "xml"]).contains("table, csv, tsv, json, ndjson"));
+    assert!(
+        failed(2, &["--format", "xml"])
+            .contains("table, box, markdown, line, vertical, csv, tsv, json, ndjson, insert")
+    );
     assert!(failed(2, &["-m", "lots"]).contains("a size such as 512m, 4g or 1.5GiB"));
     assert_snapshot!(failed(2, &["dmeo"]), @r"
     error: no such file or command: dmeo

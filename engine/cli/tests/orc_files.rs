@@ -129,7 +129,7 @@ fn tables_and_columns_are_listed() {
     ");
     std::fs::write(&script, "\\d trips\n").unwrap();
     let columns = printed(folder.path(), &["trips", "-f", "d.sql"]);
-    assert!(columns.contains("| trip_distance        | Float64"), "{columns}");
+    assert!(columns.contains("| trip_distance        | DOUBLE"), "{columns}");
     let tables = printed(folder.path(), &["--format", "csv", "trips", "-c", "SHOW TABLES"]);
     assert!(tables.contains("public,trips,BASE TABLE"), "{tables}");
 }
