@@ -19,6 +19,7 @@
 //! | `text_records`, `text_table` | values on lines of their own; aligned text |
 //! | `separated_values`, `sql_literals` | comma- and tab-separated values; INSERT statements |
 //! | `column_headings` | the names of a result's columns |
+//! | `explain_tree`, `explained_plan` | a plan's operators on a terminal; the answer to EXPLAIN |
 //! | `result_writer` | results in each format |
 //! | `calibrate` | this machine's rates, measured |
 //! | `progress`, `disk_reads` | the progress line of a query; bytes that disks have read for the process |
@@ -47,6 +48,8 @@ mod dot_command;
 mod error_chain;
 mod error_messages;
 mod exit_error;
+mod explain_tree;
+mod explained_plan;
 mod interactive;
 mod interrupts;
 mod io_wording;

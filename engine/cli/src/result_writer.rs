@@ -3,17 +3,20 @@
 //! Only aligned tables hold rows back: all printed rows, or the rows that decide the widths.
 
 use std::io::Write;
+use std::sync::Arc;
 
-use arrow::array::{AsArray, RecordBatch};
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::json::WriterBuilder as JsonBuilder;
 use arrow::json::writer::{JsonArray, JsonFormat, LineDelimited};
+use datafusion::physical_plan::ExecutionPlan;
 use grampus::printable;
 
 use crate::args::Format;
 use crate::column_headings::{unique, with_names};
 use crate::exit_error::{ErrorReport, ExitError};
+use crate::explained_plan::{self, PlanText};
 use crate::separated_values;
 use crate::sql_literals::insert_statements;
 use crate::text_table::{MoreRows, TableForm, TableStyle, TextTable, more_note};
@@ -46,10 +49,7 @@ enum Shape {
         style: TableStyle,
         printed: usize,
     },
-    Plan {
-        /// Whether the plans are a block of code.
-        is_fenced: bool,
-    },
+    Plan(PlanText),
     Insert {
         table: String,
     },
@@ -75,9 +75,11 @@ impl<'a> ResultWriter<'a> {
             _ => schema,
         };
         let table = |form| {
-            if is_plan(&schema) {
-                let is_fenced = form == TableForm::Markdown;
-                return Shape::Plan { is_fenced };
+            if explained_plan::is_plan(&schema) {
+                return match form {
+                    TableForm::Markdown => Shape::Plan(PlanText::fenced()),
+                    _ => Shape::Plan(PlanText::new(style.width)),
+                };
             }
             let style = TableStyle { form, ..style };
             Shape::Table {
@@ -115,6 +117,13 @@ impl<'a> ResultWriter<'a> {
         }
     }
 
+    /// Says which plan gives the rows, before the first of them.
+    pub(crate) fn begin(&mut self, plan: &Arc<dyn ExecutionPlan>) {
+        if let Shape::Plan(text) = &mut self.shape {
+            text.begin(plan);
+        }
+    }
+
     /// Whether the table has as many rows as are printed.
     pub(crate) fn is_full(&self) -> bool {
         matches!(&self.shape, Shape::Table { cells, style, .. } if style.max_rows.is_some_and(|max| cells.len() >= max))
@@ -130,14 +139,14 @@ impl<'a> ResultWriter<'a> {
         self.on_terminal
             && match &self.shape {
                 Shape::Table { style, .. } => style.max_rows.is_none(),
-                Shape::Plan { .. } => false,
+                Shape::Plan(_) => false,
                 _ => true,
             }
     }
 
     /// Whether the result is the answer to EXPLAIN. The number of its rows has no meaning.
     pub(crate) fn is_plan(&self) -> bool {
-        matches!(self.shape, Shape::Plan { .. })
+        matches!(self.shape, Shape::Plan(_))
     }
 
     /// Writes a batch, or holds it back until the widths are known.
@@ -161,8 +170,7 @@ impl<'a> ResultWriter<'a> {
                 }
                 Ok(cells.render_part(*style, printed).into_bytes())
             }
-            Shape::Plan { is_fenced: false } => Ok(plan_text(batch).into_bytes()),
-            Shape::Plan { is_fenced: true } => Ok(format!("```\n{}```\n", plan_text(batch)).into_bytes()),
+            Shape::Plan(plan) => Ok(plan.text(batch).into_bytes()),
             Shape::Insert { table } => Ok(insert_statements(batch, table)?.into_bytes()),
             Shape::Separated { delimiter, header } => {
                 let mut text = String::new();
@@ -180,7 +188,7 @@ impl<'a> ResultWriter<'a> {
     /// Writes the rows that were held back. `more` counts the rows that were not pushed.
     pub(crate) fn finish(mut self, more: MoreRows) -> Result<(), ExitError> {
         if matches!(self.shape, Shape::Separated { header: true, .. }) {
-            self.push(&RecordBatch::new_empty(std::sync::Arc::clone(&self.schema)))?;
+            self.push(&RecordBatch::new_empty(Arc::clone(&self.schema)))?;
         }
         let bytes = match &mut self.shape {
             Shape::Table { cells, style, printed } => {
@@ -223,35 +231,8 @@ fn json_text<F: JsonFormat>(
     Ok(std::mem::take(writer.get_mut()))
 }
 
-/// Whether the schema is that of an answer to EXPLAIN.
-fn is_plan(schema: &Schema) -> bool {
-    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-    names == ["plan_type", "plan"]
-}
-
-/// The unchanged plans, each under its name.
-fn plan_text(batch: &RecordBatch) -> String {
-    let (Some(names), Some(plans)) = (
-        batch.column(0).as_string_opt::<i32>(),
-        batch.column(1).as_string_opt::<i32>(),
-    ) else {
-        return String::new();
-    };
-    let mut text = String::new();
-    for (name, plan) in names.iter().zip(plans) {
-        let name = name.unwrap_or("plan").replace('_', " ");
-        text.push_str(&format!("{}\n", console::style(name).bold()));
-        for line in plan.unwrap_or("").trim_end().lines() {
-            text.push_str(&format!("  {line}\n"));
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray, StringArray};
     use arrow::datatypes::Int64Type;
 

@@ -140,10 +140,13 @@ impl<'a, F: FnOnce(SchemaRef) -> ResultWriter<'a>> Printing<'a, F> {
     }
 
     fn begin(&mut self, schema: SchemaRef, plan: Arc<dyn ExecutionPlan>) {
-        self.plan = Some(plan);
         if !schema.fields().is_empty() {
             self.writer = self.open.take().map(|open| open(schema));
         }
+        if let Some(writer) = &mut self.writer {
+            writer.begin(&plan);
+        }
+        self.plan = Some(plan);
     }
 
     /// Takes rows. False if no more rows are needed.

@@ -139,6 +139,40 @@ fn backslash_commands_change_the_session() {
 }
 
 #[test]
+fn plans_are_trees_with_times_and_rows() {
+    let mut terminal = Terminal::open(&["-q"]);
+    let tens = "SELECT v FROM generate_series(1, 1000) AS t(v) WHERE v % 10 = 0";
+    terminal.enter(&format!("EXPLAIN ANALYZE {tens};"));
+    terminal.expect("time  share          rows  operator");
+    terminal.session.exp_regex(r" % +100  FilterExec\r\n {33}\S").unwrap();
+    terminal.session.exp_regex(r" % +1,000  LazyMemoryExec\r\n").unwrap();
+    terminal
+        .session
+        .exp_regex(r"total [0-9.]+ m?s, in which operators worked ")
+        .unwrap();
+    terminal.expect(PROMPT);
+    // The session reads bytes as letters, so lines and branches have other names here.
+    terminal.enter("\\pager off");
+    terminal.expect(PROMPT);
+    terminal.enter(&format!("EXPLAIN {tens} UNION ALL {tens};"));
+    terminal
+        .session
+        .exp_regex(r"logical plan\r\nUnion\r\n[^ ]+ SubqueryAlias\r\n")
+        .unwrap();
+    terminal
+        .session
+        .exp_regex(r"physical plan\r\nUnionExec\r\n[^ ]+ ")
+        .unwrap();
+    terminal.expect(PROMPT);
+    terminal.enter(&format!("EXPLAIN FORMAT TREE {tens};"));
+    terminal
+        .session
+        .exp_regex(r"physical plan\r\n +[^ A-Za-z]+\r\n")
+        .unwrap();
+    terminal.leave();
+}
+
+#[test]
 fn history_and_completion_survive_the_session() {
     let mut terminal = Terminal::open(&["-q"]);
     terminal.enter("SELECT 6 * 7 AS answer;");
