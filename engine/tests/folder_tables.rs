@@ -60,7 +60,7 @@ async fn declared_table_is_empty_until_an_insert_fills_its_folder() {
         let count = "SELECT count(*) AS n, sum(id) AS s FROM t WHERE name > 'a'";
         assert!(answer(&context, count).await.unwrap().contains("| 0 |   |"));
         let columns = answer(&context, "DESCRIBE t").await.unwrap();
-        for (name, expected) in [("id", "Int32"), ("name", "Utf8"), ("u", "Int64")] {
+        for (name, expected) in [("id", "INTEGER"), ("name", "VARCHAR"), ("u", "BIGINT")] {
             let is_found =
                 |line: &str| line.contains(&format!("| {name} ")) && line.contains(&format!("| {expected} "));
             assert!(columns.lines().any(is_found), "{columns}");
