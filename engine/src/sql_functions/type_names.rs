@@ -2,6 +2,7 @@
 
 use arrow::datatypes::{DataType, Field, TimeUnit};
 use datafusion::common::exec_err;
+use datafusion::common::utils::quote_identifier;
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 use datafusion::scalar::ScalarValue;
@@ -43,7 +44,8 @@ impl ScalarUDFImpl for TypeOf {
     }
 }
 
-/// The name of a type in SQL, as `CAST` takes it. A type that SQL cannot write has Arrow's name.
+/// The name of a type in SQL. `CAST` takes it, unless it is that of a STRUCT, a MAP or NULL. A type that SQL cannot
+/// write has Arrow's name.
 pub fn sql_type_name(data_type: &DataType) -> String {
     match data_type {
         DataType::Null => "NULL".to_owned(),
@@ -98,7 +100,10 @@ pub fn sql_type_name(data_type: &DataType) -> String {
 
 fn members<'a>(fields: impl Iterator<Item = &'a Field>) -> String {
     let members: Vec<String> = fields
-        .map(|field| format!("{} {}", field.name(), sql_type_name(field.data_type())))
+        .map(|field| {
+            let name = quote_identifier(field.name());
+            format!("{name} {}", sql_type_name(field.data_type()))
+        })
         .collect();
     members.join(", ")
 }
@@ -114,7 +119,7 @@ mod tests {
         let item = |data_type| Field::new("item", data_type, true);
         let fields = Fields::from(vec![
             Field::new("a", DataType::Int32, true),
-            Field::new("b", DataType::Utf8, true),
+            Field::new("b c", DataType::Utf8, true),
         ]);
         for (data_type, expected) in [
             (DataType::Decimal256(40, 2), "DECIMAL(40,2)"),
@@ -123,7 +128,7 @@ mod tests {
                 "TIMESTAMP(6) WITH TIME ZONE",
             ),
             (DataType::List(item(DataType::Utf8View).into()), "VARCHAR[]"),
-            (DataType::Struct(fields.clone()), "STRUCT(a INTEGER, b VARCHAR)"),
+            (DataType::Struct(fields.clone()), "STRUCT(a INTEGER, \"b c\" VARCHAR)"),
             (
                 DataType::Map(item(DataType::Struct(fields)).into(), false),
                 "MAP(INTEGER, VARCHAR)",

@@ -1,4 +1,4 @@
-//! DESCRIBE with SQL's names of types, which CAST takes. DataFusion answers with Arrow's names.
+//! DESCRIBE with SQL's names of types. DataFusion answers with Arrow's names.
 
 use datafusion::error::Result;
 use datafusion::logical_expr::{DescribeTable, LogicalPlan, LogicalPlanBuilder, col, lit};

@@ -5,7 +5,7 @@
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    ObjectName, ShowStatementFilter, ShowStatementFilterPosition, Statement as SqlStatement,
+    Ident, ObjectName, ShowStatementFilter, ShowStatementFilterPosition, Statement as SqlStatement,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -72,12 +72,19 @@ fn condition(statement: &SqlStatement) -> Option<String> {
 /// The condition of the tables of `schema` or `catalog.schema`.
 fn in_schema(name: &ObjectName) -> Option<String> {
     let mut parts = name.0.iter().rev().map(|part| part.as_ident());
-    let schema = parts.next()??;
-    let mut condition = format!("table_schema = {}", quoted(&schema.value));
+    let mut condition = is_named("table_schema", parts.next()??);
     if let Some(catalog) = parts.next() {
-        condition.push_str(&format!(" AND table_catalog = {}", quoted(&catalog?.value)));
+        condition.push_str(&format!(" AND {}", is_named("table_catalog", catalog?)));
     }
     Some(condition)
+}
+
+/// The condition that a column has this name. Letter case counts in quotation marks.
+fn is_named(column: &str, name: &Ident) -> String {
+    match name.quote_style {
+        Some(_) => format!("{column} = {}", quoted(&name.value)),
+        None => format!("lower({column}) = {}", quoted(&name.value.to_lowercase())),
+    }
 }
 
 fn quoted(text: &str) -> String {
