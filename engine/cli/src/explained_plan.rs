@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::{AsArray, RecordBatch};
-use arrow::datatypes::Schema;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::analyze::AnalyzeExec;
+use datafusion::physical_plan::explain::ExplainExec;
 
 use crate::explain_tree::PlanTree;
 
@@ -26,29 +26,24 @@ pub(crate) struct PlanText {
 }
 
 impl PlanText {
-    pub(crate) fn new(width: Option<usize>) -> Self {
+    /// Trees for a terminal of `width` columns; `None`: unchanged plans.
+    pub(crate) fn new(plan: &dyn ExecutionPlan, width: Option<usize>) -> Self {
+        // EXPLAIN ANALYZE VERBOSE has all figures, which no tree has.
+        let analyze = plan.downcast_ref::<AnalyzeExec>().filter(|analyze| !analyze.verbose());
         Self {
             is_fenced: false,
             width,
-            executed: None,
+            executed: analyze.map(|analyze| Arc::clone(analyze.input())),
             start: Instant::now(),
         }
     }
 
     /// Unchanged plans in a block of code.
-    pub(crate) fn fenced() -> Self {
+    pub(crate) fn fenced(plan: &dyn ExecutionPlan) -> Self {
         Self {
             is_fenced: true,
-            ..Self::new(None)
+            ..Self::new(plan, None)
         }
-    }
-
-    /// Says which plan the statement runs.
-    pub(crate) fn begin(&mut self, plan: &Arc<dyn ExecutionPlan>) {
-        // EXPLAIN ANALYZE VERBOSE has all figures, which no tree has.
-        let analyze = plan.downcast_ref::<AnalyzeExec>().filter(|analyze| !analyze.verbose());
-        self.executed = analyze.map(|analyze| Arc::clone(analyze.input()));
-        self.start = Instant::now();
     }
 
     /// The plans of a batch.
@@ -88,8 +83,7 @@ impl PlanText {
     }
 }
 
-/// Whether the schema is that of an answer to EXPLAIN.
-pub(crate) fn is_plan(schema: &Schema) -> bool {
-    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-    names == ["plan_type", "plan"]
+/// Whether the plan is that of EXPLAIN. Other statements may have columns of the same names.
+pub(crate) fn is_explain(plan: &dyn ExecutionPlan) -> bool {
+    plan.is::<ExplainExec>() || plan.is::<AnalyzeExec>()
 }

@@ -19,6 +19,7 @@ pub(crate) struct Output {
     name: String,
     /// The file before its publication.
     staged: Option<StagedFile>,
+    has_text: bool,
 }
 
 impl Output {
@@ -44,7 +45,13 @@ impl Output {
             writer: BufWriter::with_capacity(BUFFER_BYTES, writer),
             name,
             staged,
+            has_text: false,
         }
+    }
+
+    /// Whether something was written.
+    pub(crate) fn has_text(&self) -> bool {
+        self.has_text
     }
 
     /// Writes the last bytes, and publishes a file.
@@ -66,6 +73,7 @@ impl Output {
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.has_text |= !bytes.is_empty();
         self.writer.write(bytes).map_err(|error| self.named(error))
     }
 

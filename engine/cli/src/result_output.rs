@@ -51,6 +51,11 @@ impl ResultOutput {
         self.file.is_some()
     }
 
+    /// Whether the current output has text already.
+    pub(crate) fn has_text(&self) -> bool {
+        self.file.as_ref().map_or(&self.output, |file| &file.output).has_text()
+    }
+
     /// Publishes the file of an earlier call, and lets results go to `path`; `None`: to the command line's output.
     /// Returns the name of the published file.
     pub(crate) fn redirect(&mut self, path: Option<&str>) -> Result<Option<String>, ExitError> {

@@ -32,6 +32,8 @@ pub(crate) struct ResultStyle {
     pub(crate) table: TableStyle,
     /// The table of INSERT statements, as SQL writes it.
     pub(crate) insert_table: String,
+    /// Whether the output has text already.
+    pub(crate) follows: bool,
 }
 
 /// The writer of one result.
@@ -41,6 +43,8 @@ pub(crate) struct ResultWriter<'a> {
     shape: Shape,
     shown: u64,
     on_terminal: bool,
+    /// Whether an empty line comes before the result. Markdown would take two tables for one.
+    needs_gap: bool,
 }
 
 enum Shape {
@@ -62,12 +66,18 @@ enum Shape {
 }
 
 impl<'a> ResultWriter<'a> {
-    /// A writer of batches, whose columns get the names of `schema`.
-    pub(crate) fn new(writer: &'a mut dyn Write, schema: SchemaRef, style: ResultStyle) -> Self {
+    /// A writer of the batches of `plan`, whose columns get the names of `schema`.
+    pub(crate) fn new(
+        writer: &'a mut dyn Write,
+        schema: SchemaRef,
+        plan: &dyn ExecutionPlan,
+        style: ResultStyle,
+    ) -> Self {
         let ResultStyle {
             format,
             table: style,
             insert_table,
+            follows,
         } = style;
         let schema = match format {
             // The keys of an object differ.
@@ -75,10 +85,10 @@ impl<'a> ResultWriter<'a> {
             _ => schema,
         };
         let table = |form| {
-            if explained_plan::is_plan(&schema) {
+            if explained_plan::is_explain(plan) {
                 return match form {
-                    TableForm::Markdown => Shape::Plan(PlanText::fenced()),
-                    _ => Shape::Plan(PlanText::new(style.width)),
+                    TableForm::Markdown => Shape::Plan(PlanText::fenced(plan)),
+                    _ => Shape::Plan(PlanText::new(plan, style.width)),
                 };
             }
             let style = TableStyle { form, ..style };
@@ -114,13 +124,7 @@ impl<'a> ResultWriter<'a> {
             shape,
             shown: 0,
             on_terminal: style.width.is_some(),
-        }
-    }
-
-    /// Says which plan gives the rows, before the first of them.
-    pub(crate) fn begin(&mut self, plan: &Arc<dyn ExecutionPlan>) {
-        if let Shape::Plan(text) = &mut self.shape {
-            text.begin(plan);
+            needs_gap: follows && matches!(format, Format::Markdown | Format::Line),
         }
     }
 
@@ -157,7 +161,21 @@ impl<'a> ResultWriter<'a> {
         };
         self.shown += batch.num_rows().min(capacity) as u64;
         let bytes = self.text_of(batch, capacity).map_err(|error| unprintable(&error))?;
-        self.writer.write_all(&bytes).map_err(|error| ExitError::output(&error))
+        self.write(&bytes)
+    }
+
+    /// Writes text, after the empty line that parts the result from those before it.
+    fn write(&mut self, bytes: &[u8]) -> Result<(), ExitError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let gap: &[u8] = if std::mem::take(&mut self.needs_gap) {
+            b"\n"
+        } else {
+            b""
+        };
+        let written = self.writer.write_all(gap).and_then(|()| self.writer.write_all(bytes));
+        written.map_err(|error| ExitError::output(&error))
     }
 
     fn text_of(&mut self, batch: &RecordBatch, capacity: usize) -> Result<Vec<u8>, ArrowError> {
@@ -204,8 +222,8 @@ impl<'a> ResultWriter<'a> {
             }
             _ => Vec::new(),
         };
-        let written = self.writer.write_all(&bytes).and_then(|()| self.writer.flush());
-        written.map_err(|error| ExitError::output(&error))
+        self.write(&bytes)?;
+        self.writer.flush().map_err(|error| ExitError::output(&error))
     }
 }
 
@@ -235,6 +253,7 @@ fn json_text<F: JsonFormat>(
 mod tests {
     use arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray, StringArray};
     use arrow::datatypes::Int64Type;
+    use datafusion::physical_plan::empty::EmptyExec;
 
     use super::*;
 
@@ -263,8 +282,10 @@ mod tests {
             format,
             table: style,
             insert_table: "t".to_owned(),
+            follows: false,
         };
-        let mut sink = ResultWriter::new(&mut bytes, batch().schema(), style);
+        let plan = EmptyExec::new(batch().schema());
+        let mut sink = ResultWriter::new(&mut bytes, batch().schema(), &plan, style);
         for batch in batches {
             sink.push(batch).unwrap();
         }

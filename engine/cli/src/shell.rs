@@ -338,10 +338,17 @@ impl Shell {
         let writer: &mut dyn Write = &mut output;
         let mut has_begun = false;
         let disk_before = disk_reads::bytes().filter(|_| self.settings.io);
-        let query = statement_runner::run(&self.context, &self.threads, input, watch, &mut progress, |schema| {
-            has_begun = true;
-            ResultWriter::new(writer, schema, style)
-        });
+        let query = statement_runner::run(
+            &self.context,
+            &self.threads,
+            input,
+            watch,
+            &mut progress,
+            |schema, plan| {
+                has_begun = true;
+                ResultWriter::new(writer, schema, plan, style)
+            },
+        );
         // A panic on this thread, too, ends the statement and not the session.
         let ran = caught(&input.text, || Ok(self.threads.block_on(query)));
         let ran = ran.unwrap_or_else(|error| Err(StatementError::Query(Box::new(error))));
@@ -408,6 +415,7 @@ impl Shell {
             format: self.settings.format,
             table: self.table_style(),
             insert_table: self.settings.insert_table.clone(),
+            follows: self.results.has_text(),
         }
     }
 

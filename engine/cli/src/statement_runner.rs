@@ -57,14 +57,14 @@ impl From<ExitError> for StatementError {
     }
 }
 
-/// Runs a statement. `open` gives the writer of its rows, for their schema.
+/// Runs a statement. `open` gives the writer of its rows, for their schema and their plan.
 pub(crate) async fn run<'a>(
     context: &SessionContext,
     threads: &Threads,
     input: &InputText,
     watch: &InterruptWatch,
     progress: &mut Progress,
-    open: impl FnOnce(SchemaRef) -> ResultWriter<'a>,
+    open: impl FnOnce(SchemaRef, &dyn ExecutionPlan) -> ResultWriter<'a>,
 ) -> Result<StatementOutcome, StatementError> {
     let start = Instant::now();
     let planned = plan(context.clone(), input.text.clone());
@@ -127,7 +127,7 @@ struct Printing<'a, F> {
     stopped: bool,
 }
 
-impl<'a, F: FnOnce(SchemaRef) -> ResultWriter<'a>> Printing<'a, F> {
+impl<'a, F: FnOnce(SchemaRef, &dyn ExecutionPlan) -> ResultWriter<'a>> Printing<'a, F> {
     fn new(open: F) -> Self {
         Self {
             open: Some(open),
@@ -141,10 +141,7 @@ impl<'a, F: FnOnce(SchemaRef) -> ResultWriter<'a>> Printing<'a, F> {
 
     fn begin(&mut self, schema: SchemaRef, plan: Arc<dyn ExecutionPlan>) {
         if !schema.fields().is_empty() {
-            self.writer = self.open.take().map(|open| open(schema));
-        }
-        if let Some(writer) = &mut self.writer {
-            writer.begin(&plan);
+            self.writer = self.open.take().map(|open| open(schema, plan.as_ref()));
         }
         self.plan = Some(plan);
     }
@@ -235,12 +232,12 @@ mod tests {
             column: 1,
         };
         let mut progress = Progress::new(false);
-        let ran = threads.block_on(run(context, threads, &input, &watch, &mut progress, |schema| {
+        let ran = threads.block_on(run(context, threads, &input, &watch, &mut progress, |schema, plan| {
             let style = ResultStyle {
                 format: Format::Csv,
                 ..ResultStyle::default()
             };
-            ResultWriter::new(&mut output, schema, style)
+            ResultWriter::new(&mut output, schema, plan, style)
         }));
         let error = match ran {
             Ok(_) => None,
