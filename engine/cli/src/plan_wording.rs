@@ -57,6 +57,13 @@ pub(crate) fn reworded(message: &str) -> Option<ErrorReport> {
     if let Some((_, what)) = message.split_once("does not support logical expression ") {
         return not_planned(what);
     }
+    if let Some((statement, _)) = message.split_once(" not supported for Base table") {
+        let statement = statement.rsplit([' ', ':']).next().unwrap_or(statement);
+        return Some(report(format!("not supported: {statement} of a table in files")).hint(
+            "write the rows that stay: INSERT OVERWRITE t SELECT … FROM t of a folder, \
+                     or COPY (SELECT …) TO 'new.orc'",
+        ));
+    }
     if message.contains("table function 'unnest' not found") {
         return not_planned("Unnest");
     }

@@ -9,6 +9,7 @@ use datafusion::common::{TableReference, plan_err};
 use datafusion::error::Result;
 use datafusion::prelude::SessionContext;
 use futures::FutureExt;
+use grampus::error::without_secrets;
 use grampus::sql_type_name;
 
 use crate::args::Cli;
@@ -26,6 +27,9 @@ pub(crate) struct TableSpec {
 pub(crate) fn specs(paths: &[String], tables: &[String]) -> std::result::Result<Vec<TableSpec>, ExitError> {
     let mut specs = Vec::with_capacity(paths.len() + tables.len());
     for path in paths {
+        if is_statement(path) {
+            return Err(statement_as_path(path));
+        }
         let exists = path.contains(['*', '?', '[']) || path.contains("://") || std::path::Path::new(path).exists();
         if !exists {
             return Err(missing(path));
@@ -53,6 +57,46 @@ pub(crate) fn specs(paths: &[String], tables: &[String]) -> std::result::Result<
         }
     }
     Ok(specs)
+}
+
+/// Whether a path is a statement whose `-c` was left out.
+fn is_statement(path: &str) -> bool {
+    const BEGINNINGS: [&str; 21] = [
+        "SELECT",
+        "WITH",
+        "FROM",
+        "VALUES",
+        "SUMMARIZE",
+        "DESCRIBE",
+        "DESC",
+        "SHOW",
+        "EXPLAIN",
+        "CREATE",
+        "DROP",
+        "INSERT",
+        "UPDATE",
+        "DELETE",
+        "COPY",
+        "SET",
+        "RESET",
+        "PRAGMA",
+        "PIVOT",
+        "TABLE",
+        "ATTACH",
+    ];
+    let Some((first, _)) = path.trim().split_once(char::is_whitespace) else {
+        return false;
+    };
+    BEGINNINGS.iter().any(|word| word.eq_ignore_ascii_case(first)) && !std::path::Path::new(path).exists()
+}
+
+fn statement_as_path(path: &str) -> ExitError {
+    let path = without_secrets(path.trim());
+    let report = ErrorReport::new(format!("a statement is no file: {path}"));
+    ExitError::Usage(match path.contains(['"', '$', '`', '!']) {
+        true => report.hint("write -c before it"),
+        false => report.hint(format!("write -c before it: grampus -c \"{path}\"")),
+    })
 }
 
 fn missing(path: &str) -> ExitError {

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use grampus::MemoryLimit;
 
+/// Smallest memory limit. Less is a size without its unit.
+const MIN_MEMORY_LIMIT_BYTES: usize = 64 << 10;
+
 /// Bytes from text such as `1000`, `512m`, `4g`, `1.5GiB`. Letters are powers of 1024, in upper or lower case.
 pub(crate) fn parse_bytes(text: &str) -> Result<usize, String> {
     let expected = || "expected a size such as 512m, 4g or 1.5GiB".to_owned();
@@ -29,9 +32,13 @@ pub(crate) fn parse_bytes(text: &str) -> Result<usize, String> {
 pub(crate) fn parse_memory_limit(text: &str) -> Result<MemoryLimit, String> {
     match text.trim().to_ascii_lowercase().as_str() {
         "0" | "none" => Ok(MemoryLimit::Unlimited),
-        size => parse_bytes(size)
-            .map(MemoryLimit::Bytes)
-            .map_err(|expected| format!("{expected}, or none for no limit")),
+        size => match parse_bytes(size) {
+            Ok(bytes) if bytes < MIN_MEMORY_LIMIT_BYTES => Err(format!(
+                "{bytes} bytes are too few for any query: write a unit, as in 512m or 4g, or none for no limit"
+            )),
+            Ok(bytes) => Ok(MemoryLimit::Bytes(bytes)),
+            Err(expected) => Err(format!("{expected}, or none for no limit")),
+        },
     }
 }
 
