@@ -88,6 +88,15 @@ pub fn missing(resource: Resource, detail: impl Display) {
     }
 }
 
+/// The command of a program under test, without the variables that agents set: its output would be another.
+pub fn program(path: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new(path);
+    for variable in ["AI_AGENT", "CLAUDECODE"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
 /// A path below the data folder (`orc`, `taxi`), or `None` after a report by [`missing`].
 pub fn data(path: &str) -> Option<PathBuf> {
     // This crate lies two folders deep in the project.

@@ -1,15 +1,19 @@
 //! [`Cli`]: the definition of the command line. Its doc comments are the texts of `--help`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use grampus::{Device, MemoryLimit};
 use grampus_tools::taxi::ColumnSet;
 
+use crate::exit_error::{ErrorReport, ExitError};
 use crate::layout_options::LayoutOptions;
 use crate::nvme_options::NvmeCommand;
+use crate::result_format::Format;
 use crate::setting::Setting;
-use crate::units;
+use crate::{agent_mode, foreign_options, units};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -87,6 +91,11 @@ pub(crate) struct Cli {
     /// Do not say how long each query took
     #[arg(long, overrides_with = "timing")]
     pub(crate) no_timing: bool,
+
+    /// Write for an agent: compact Markdown, errors as JSON, no progress [default: if AI_AGENT or CLAUDECODE is set
+    /// and standard output is no terminal]
+    #[arg(long)]
+    pub(crate) agent: bool,
 
     /// Print results and errors only: no greeting, progress or timing
     #[arg(short, long)]
@@ -337,39 +346,6 @@ pub(crate) struct ConvertArgs {
     pub(crate) csv_null: Option<String>,
 }
 
-/// How results are printed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// Aligned columns for people
-    #[default]
-    Table,
-    /// Aligned columns between lines, in files too
-    Box,
-    /// A table of Markdown
-    Markdown,
-    /// One line `name = value` for each value
-    Line,
-    /// Each value on a line of its own, below the row's number, as \x prints them
-    Vertical,
-    /// Comma-separated values with a header line; NULL is a field of nothing, the empty text is ""
-    Csv,
-    /// Tab-separated values with a header line; otherwise like csv
-    Tsv,
-    /// One JSON array of objects per query
-    Json,
-    /// One JSON object per line
-    Ndjson,
-    /// One INSERT statement per row, into the table "table"; \format insert NAME names another
-    Insert,
-}
-
-impl Format {
-    pub(crate) fn name(self) -> String {
-        self.to_possible_value()
-            .map_or_else(String::new, |value| value.get_name().to_owned())
-    }
-}
-
 /// The limit that `--max-rows` sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MaxRows {
@@ -417,14 +393,55 @@ pub(crate) enum Job {
 
 /// The parsed command line, and its `-c` and `-f` in the given order.
 pub(crate) fn parse() -> (Cli, Vec<Job>) {
-    let matches = Cli::command().get_matches();
-    match Cli::from_arg_matches(&matches) {
-        Ok(cli) => {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let texts: Vec<String> = arguments
+        .iter()
+        .skip(1)
+        .map(|text| text.to_string_lossy().into_owned())
+        .collect();
+    if agent_mode::is_in_environment()
+        || texts
+            .iter()
+            .take_while(|text| *text != "--")
+            .any(|text| text == "--agent")
+    {
+        agent_mode::turn_on();
+    }
+    if let Some(report) = foreign_options::found(&texts) {
+        refuse(report);
+    }
+    let parsed = Cli::command().try_get_matches_from(arguments).and_then(|matches| {
+        let cli = Cli::from_arg_matches(&matches)?;
+        Ok((cli, matches))
+    });
+    match parsed {
+        Ok((mut cli, matches)) => {
+            if agent_mode::is_on() {
+                cli.quiet = true;
+                if matches.value_source("format") == Some(ValueSource::DefaultValue) {
+                    cli.format = Format::Markdown;
+                }
+            }
             let jobs = jobs(&cli, &matches);
             (cli, jobs)
         }
+        Err(error) if agent_mode::is_on() && error.use_stderr() => refuse(one_line(&error.render().to_string())),
         Err(error) => error.format(&mut Cli::command()).exit(),
     }
+}
+
+/// The parser's message without its usage, whose tip is the hint.
+fn one_line(text: &str) -> ErrorReport {
+    let mut paragraphs = text.split("\n\n").map(str::trim);
+    let message = paragraphs.next().unwrap_or("").trim_start_matches("error: ");
+    let tip = paragraphs.find_map(|paragraph| paragraph.strip_prefix("tip: "));
+    ErrorReport::new(message).hint(tip.unwrap_or("--help lists the options"))
+}
+
+/// Ends the program, whose command line is wrong.
+fn refuse(report: ErrorReport) -> ! {
+    ExitError::Usage(report).print(false);
+    std::process::exit(2)
 }
 
 fn jobs(cli: &Cli, matches: &ArgMatches) -> Vec<Job> {

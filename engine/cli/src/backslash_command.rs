@@ -2,8 +2,9 @@
 
 use clap::ValueEnum;
 
-use crate::args::{Format, MaxRows, parse_max_rows};
+use crate::args::{MaxRows, parse_max_rows};
 use crate::exit_error::ErrorReport;
+use crate::result_format::Format;
 use crate::wording::nearest;
 
 /// Each command: name, argument, meaning.

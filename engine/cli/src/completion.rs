@@ -19,11 +19,11 @@ use datafusion::prelude::SessionContext;
 use rustyline::Result;
 use rustyline::completion::{FilenameCompleter, Pair};
 
-use crate::args::Format;
 use crate::backslash_command::COMMANDS;
 use crate::dot_command::DotCommand;
 use crate::keywords::KEYWORDS;
 use crate::named_tables::NamedTables;
+use crate::result_format::Format;
 use crate::{session, session_tables};
 
 /// Words that may follow SHOW, besides settings.

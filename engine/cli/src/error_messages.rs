@@ -133,6 +133,7 @@ fn syntax(error: &ParserError, known: &ErrorContext<'_>) -> ErrorReport {
         (Some(place), Some(statement)) => {
             let (line, column) = absolute(place, statement);
             let report = ErrorReport::new(format!("SQL syntax, line {line}, column {column}: {message}"));
+            let report = report.with_place(line, column);
             let near = near(&statement.text, place);
             match misspelt(&message) {
                 Some(keyword) => report.hint(format!("did you mean {keyword}? Look at {near}")),
@@ -412,6 +413,7 @@ fn with_place(mut report: ErrorReport, diagnostic: Option<&Diagnostic>, known: &
         return report;
     };
     let (line, column) = absolute((span.start.line as usize, span.start.column as usize), statement);
+    report.place = Some((line, column));
     if statement.line > 1 || statement.text.contains('\n') {
         report.message.push_str(&format!(" (line {line}, column {column})"));
     }

@@ -6,7 +6,9 @@ use std::io;
 use std::process::ExitCode;
 
 use console::style;
+use serde_json::{Value, json};
 
+use crate::agent_mode;
 use crate::caught_signal::CaughtSignal;
 use crate::terminal::note;
 use crate::wording::os_words;
@@ -67,6 +69,7 @@ impl ExitError {
     pub(crate) fn print(&self, verbose: bool) {
         match self {
             Self::Query(report) | Self::Usage(report) => report.print(verbose),
+            Self::Interrupted if agent_mode::is_on() => ErrorReport::new("cancelled").print(verbose),
             Self::Interrupted => note("cancelled"),
             Self::OutputClosed => {}
         }
@@ -100,6 +103,8 @@ impl Error for FileError {}
 pub(crate) struct ErrorReport {
     /// The error, in one line. A list of reasons has a line for each.
     pub(crate) message: String,
+    /// The line and the column in the input, from 1 on.
+    pub(crate) place: Option<(usize, usize)>,
     /// The advice, in one line.
     pub(crate) hint: Option<String>,
     /// The chain of errors in the libraries' words; printed with `-v`.
@@ -124,7 +129,30 @@ impl ErrorReport {
         self
     }
 
+    /// The line and the column in the input.
+    pub(crate) fn with_place(mut self, line: usize, column: usize) -> Self {
+        self.place = Some((line, column));
+        self
+    }
+
+    /// The error as one JSON object on one line.
+    fn json(&self, verbose: bool) -> Value {
+        let mut object = json!({
+            "message": self.message,
+            "line": self.place.map(|(line, _)| line),
+            "column": self.place.map(|(_, column)| column),
+            "hint": self.hint,
+        });
+        if verbose {
+            object["causes"] = self.causes.clone().into();
+        }
+        object
+    }
+
     fn print(&self, verbose: bool) {
+        if agent_mode::is_on() {
+            return note(self.json(verbose));
+        }
         let error = style("error:").for_stderr().red().bold();
         note(format_args!("{error} {}", self.message));
         if let Some(hint) = &self.hint {

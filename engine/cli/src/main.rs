@@ -4,7 +4,8 @@
 //! | --- | --- |
 //! | `setting`, `layout_options` | one `--set` of the command line; options of commands that write ORC |
 //! | `nvme_options` | options of `nvme` |
-//! | `args` | definition of the command line |
+//! | `agent_mode`, `result_format` | output for programs that read it as people do; formats of results |
+//! | `args`, `foreign_options` | definition of the command line; options of other programs |
 //! | `terminal`, `units` | notes on standard error; quantities as text |
 //! | `wording`, `keywords` | texts of messages; SQL keywords |
 //! | `caught_signal` | the signals that end a command |
@@ -36,6 +37,7 @@
 //! **Invariant:** no file here parses ORC. Queries read it through the library `grampus`, layouts through
 //! `grampus-orc-layout`.
 
+mod agent_mode;
 mod args;
 mod backslash_command;
 mod calibrate;
@@ -50,6 +52,7 @@ mod error_messages;
 mod exit_error;
 mod explain_tree;
 mod explained_plan;
+mod foreign_options;
 mod interactive;
 mod interrupts;
 mod io_wording;
@@ -62,6 +65,7 @@ mod output;
 mod pager;
 mod plan_wording;
 mod progress;
+mod result_format;
 mod result_output;
 mod result_writer;
 mod scratch_folder;

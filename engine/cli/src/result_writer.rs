@@ -13,10 +13,10 @@ use arrow::json::writer::{JsonArray, JsonFormat, LineDelimited};
 use datafusion::physical_plan::ExecutionPlan;
 use grampus::printable;
 
-use crate::args::Format;
 use crate::column_headings::{unique, with_names};
 use crate::exit_error::{ErrorReport, ExitError};
 use crate::explained_plan::{self, PlanText};
+use crate::result_format::Format;
 use crate::separated_values;
 use crate::sql_literals::insert_statements;
 use crate::text_table::{MoreRows, TableForm, TableStyle, TextTable, more_note};

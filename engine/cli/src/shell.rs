@@ -15,7 +15,7 @@ use grampus::caught_panic::caught;
 use grampus::{OrcTable, ScanIo, sql_type_name};
 use grampus_tools::atomic_output::TemporaryFolder;
 
-use crate::args::{Cli, Format, Job, MaxRows};
+use crate::args::{Cli, Job, MaxRows};
 use crate::backslash_command::BackslashCommand;
 use crate::dot_command::DotCommand;
 use crate::error_messages::{ErrorContext, explain};
@@ -23,6 +23,7 @@ use crate::exit_error::{ErrorReport, ExitError};
 use crate::interrupts::{InterruptWatch, Interrupts, SignalMode};
 use crate::io_wording::{disk_line, io_line};
 use crate::progress::Progress;
+use crate::result_format::Format;
 use crate::result_output::ResultOutput;
 use crate::result_writer::{ResultStyle, ResultWriter};
 use crate::shell_settings::Settings;
@@ -32,7 +33,7 @@ use crate::statement_splitter::{Input, InputText, StatementSplitter};
 use crate::terminal::{self, note};
 use crate::text_table::{TableForm, TableStyle, TextTable, words_in_columns};
 use crate::threads::Threads;
-use crate::{disk_reads, scratch_folder, session, session_tables, units};
+use crate::{agent_mode, disk_reads, scratch_folder, session, session_tables, units};
 
 /// Depth to which scripts may include each other.
 const MAX_INCLUDE_DEPTH: usize = 16;
@@ -399,6 +400,7 @@ impl Shell {
                 false => TableForm::Grid,
             },
             types: self.shows_types(),
+            is_compact: agent_mode::is_on(),
         }
     }
 

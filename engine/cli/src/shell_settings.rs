@@ -2,8 +2,9 @@
 
 use std::fmt::Display;
 
-use crate::args::{Cli, Format, MaxRows};
+use crate::args::{Cli, MaxRows};
 use crate::backslash_command::Switch;
+use crate::result_format::Format;
 use crate::sql_literals::table_name;
 use crate::terminal::note;
 

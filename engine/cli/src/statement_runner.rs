@@ -195,9 +195,9 @@ mod tests {
     use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
 
     use super::*;
-    use crate::args::Format;
     use crate::error_messages::{ErrorContext, explain};
     use crate::interrupts::{Interrupts, SignalMode};
+    use crate::result_format::Format;
     use crate::result_writer::ResultStyle;
 
     /// A session with functions that return their argument, and panic for numbers above 20,000: `panics` in execution,

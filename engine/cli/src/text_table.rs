@@ -26,6 +26,8 @@ pub(crate) struct TableStyle {
     pub(crate) form: TableForm,
     /// Whether the columns' types stand below their names.
     pub(crate) types: bool,
+    /// Whether cells of Markdown are padded to no width.
+    pub(crate) is_compact: bool,
 }
 
 /// What is drawn around the values.
@@ -122,6 +124,9 @@ impl TextTable {
 
     /// Widths and shown columns, in order; `None` stands for the left-out columns.
     fn plan(&self, style: TableStyle) -> (Vec<usize>, Vec<Option<usize>>) {
+        if style.is_compact && style.form == TableForm::Markdown {
+            return (vec![1; self.names.len()], (0..self.names.len()).map(Some).collect());
+        }
         let mut widths: Vec<usize> = self.names.iter().map(|name| measure_text_width(name)).collect();
         for (width, name) in widths.iter_mut().zip(&self.types) {
             *width = (*width).max(measure_text_width(name));

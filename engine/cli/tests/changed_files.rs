@@ -43,7 +43,7 @@ const RUNS: [(&str, &str); 6] = [
 ];
 
 fn grampus(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_grampus"));
+    let mut command = grampus_test_support::program(env!("CARGO_BIN_EXE_grampus"));
     command.args(arguments);
     command
 }

@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use grampus_test_support::cold_files::{drop_pages, folder};
 
@@ -14,7 +14,7 @@ const QUERY: &str = "SELECT sum(total_amount - extra - tolls_amount - mta_tax) F
 
 /// Standard error of the program.
 fn noted(folder: &Path, arguments: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_grampus"));
+    let mut command = grampus_test_support::program(env!("CARGO_BIN_EXE_grampus"));
     command.args(arguments).current_dir(folder).stdin(Stdio::null());
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use insta::assert_snapshot;
 
 fn grampus(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_grampus"));
+    let mut command = grampus_test_support::program(env!("CARGO_BIN_EXE_grampus"));
     command.args(arguments).stdin(Stdio::null()).env("NO_COLOR", "1");
     command
 }
@@ -328,6 +328,7 @@ fn wrong_command_line_exits_with_2() {
             .contains("table, box, markdown, line, vertical, csv, tsv, json, ndjson, insert")
     );
     assert!(failed(2, &["-m", "lots"]).contains("a size such as 512m, 4g or 1.5GiB"));
+    assert!(failed(2, &["-m", "10", "-c", "SELECT 1"]).contains("10 bytes are too few for any query: write a unit"));
     assert_snapshot!(failed(2, &["dmeo"]), @r"
     error: no such file or command: dmeo
     hint: did you mean grampus demo?

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 fn command(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_grampus"));
+    let mut command = grampus_test_support::program(env!("CARGO_BIN_EXE_grampus"));
     let command_line = command.args(arguments).current_dir(folder).stdin(Stdio::null());
     command_line.env("NO_COLOR", "1");
     command
@@ -243,7 +243,7 @@ fn files_that_cannot_be_finished_are_no_bug_and_leave_nothing() {
             let sql = format!(
                 "COPY (SELECT value, random() AS r FROM generate_series(1, 400000)) TO '{place}' STORED AS {stored}"
             );
-            let mut few = Command::new("sh");
+            let mut few = grampus_test_support::program("sh");
             few.args([
                 "-c",
                 "ulimit -f 64 && exec \"$0\" \"$@\"",

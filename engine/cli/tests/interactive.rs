@@ -1,8 +1,6 @@
 //! Interactive mode on a terminal: typed text, its output, Ctrl-C and Ctrl-D.
 #![cfg(unix)]
 
-use std::process::Command;
-
 use rexpect::session::{PtySession, spawn_command};
 
 const PROMPT: &str = "grampus> ";
@@ -32,7 +30,7 @@ impl Terminal {
     }
 
     fn with_environment(arguments: &[&str], state: tempfile::TempDir, environment: &[(&str, &str)]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_grampus"));
+        let mut command = grampus_test_support::program(env!("CARGO_BIN_EXE_grampus"));
         command
             .args(arguments)
             .env("XDG_STATE_HOME", state.path())

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 const ADDRESS: &str = "0000:01:00.0";
 
 fn command(machine: &FakeMachine, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_grampus"));
+    let mut command = grampus_test_support::program(env!("CARGO_BIN_EXE_grampus"));
     command.arg("nvme").args(arguments).arg("--root").arg(machine.root());
     command.env("NO_COLOR", "1");
     command
@@ -108,7 +108,7 @@ fn list_without_controllers_says_where_it_looked() {
 
 #[test]
 fn list_of_this_machine_succeeds() {
-    let output = Command::new(env!("CARGO_BIN_EXE_grampus"))
+    let output = grampus_test_support::program(env!("CARGO_BIN_EXE_grampus"))
         .args(["nvme", "list"])
         .output()
         .unwrap();

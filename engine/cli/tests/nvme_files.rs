@@ -35,7 +35,7 @@ impl Fixture {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_grampus"));
+        let mut command = grampus_test_support::program(env!("CARGO_BIN_EXE_grampus"));
         command.current_dir(self.folder.path()).arg("nvme").args(arguments);
         command.args(["--device", "./disk.img"]).env("NO_COLOR", "1");
         command
@@ -253,7 +253,7 @@ fn wrong_files_and_names_are_errors() {
             .contains("namespace 2: there is none; the controller has 1")
     );
     let other = |device: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_grampus"));
+        let mut command = grampus_test_support::program(env!("CARGO_BIN_EXE_grampus"));
         command
             .current_dir(fixture.folder.path())
             .args(["nvme", "files", "--device", device]);
@@ -274,7 +274,7 @@ fn controllers_that_cannot_be_opened_say_what_to_do() {
     let fixture = Fixture::new();
     let a = fixture.path("a.orc");
     let failed = |root: &Path, arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_grampus"));
+        let mut command = grampus_test_support::program(env!("CARGO_BIN_EXE_grampus"));
         command.arg("nvme").args(arguments).arg("--root").arg(root);
         let output = command.stdin(Stdio::null()).output().unwrap();
         assert_eq!(output.status.code(), Some(1));
@@ -296,7 +296,7 @@ fn controllers_that_cannot_be_opened_say_what_to_do() {
     hint: grampus nvme list prints the controllers
     ");
     // A query says the same about the machine itself.
-    let mut command = Command::new(env!("CARGO_BIN_EXE_grampus"));
+    let mut command = grampus_test_support::program(env!("CARGO_BIN_EXE_grampus"));
     command.args(["--no-rc", "-c", "SELECT count(*) FROM 'nvme://ffff:ff:1f.7/a.orc'"]);
     let output = command.stdin(Stdio::null()).output().unwrap();
     let errors = String::from_utf8(output.stderr).unwrap();

@@ -1,13 +1,13 @@
 //! The program `grampus` on ORC files: generated, converted, opened in every way, and damaged.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use insta::assert_snapshot;
 
 fn grampus(folder: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_grampus"));
+    let mut command = grampus_test_support::program(env!("CARGO_BIN_EXE_grampus"));
     command
         .args(arguments)
         .current_dir(folder)
@@ -63,7 +63,7 @@ fn table_may_have_more_files_than_the_first_limit_of_open_files() {
     for copy in 0..100 {
         std::fs::copy(&file, folder.path().join(format!("many/{copy}.orc"))).unwrap();
     }
-    let mut command = Command::new("sh");
+    let mut command = grampus_test_support::program("sh");
     let few = command.args([
         "-c",
         "ulimit -Sn 64 && exec \"$0\" \"$@\"",
@@ -228,7 +228,7 @@ fn conversions_keep_every_row() {
 #[test]
 fn demo_answers_and_removes_its_files() {
     let folder = tempfile::tempdir().unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_grampus"));
+    let mut command = grampus_test_support::program(env!("CARGO_BIN_EXE_grampus"));
     command
         .args(["demo", "--rows", "20k"])
         .env("TMPDIR", folder.path())
@@ -260,7 +260,7 @@ fn interrupted_demo_removes_its_files() {
     use rustix::process::{Pid, Signal, kill_process};
     let folder = tempfile::tempdir().unwrap();
     for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_grampus"));
+        let mut command = grampus_test_support::program(env!("CARGO_BIN_EXE_grampus"));
         command
             .args(["demo", "--rows", "500m"])
             .env("TMPDIR", folder.path())

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 fn command(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_grampus"));
+    let mut command = grampus_test_support::program(env!("CARGO_BIN_EXE_grampus"));
     let command_in_folder = command.args(arguments).current_dir(folder).stdin(Stdio::null());
     command_in_folder.env("NO_COLOR", "1").env("TMPDIR", folder.join("tmp"));
     command

@@ -1,14 +1,11 @@
 //! The formats of results, by the program: texts of every kind, and INSERT statements that are read again.
 
 use std::io::Write;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 fn grampus(arguments: &[&str], input: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_grampus"));
+    let mut command = grampus_test_support::program(env!("CARGO_BIN_EXE_grampus"));
     command.args(["-q"]).args(arguments).env("NO_COLOR", "1");
-    for variable in ["AI_AGENT", "CLAUDECODE"] {
-        command.env_remove(variable);
-    }
     let piped = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -190,4 +187,22 @@ fn inserted_literals_are_read_as_the_same_values() {
     // Several rows, and NULLs in each column.
     read_again("SELECT * FROM (VALUES (1, 'x', DATE '2020-01-01'), (NULL, NULL, NULL), (3, 'z', NULL)) AS t(a, b, c)");
     read_again("SELECT v, [v] AS l, {'v': v} AS s FROM generate_series(1, 40) AS t(v)");
+}
+
+#[test]
+fn tables_of_markdown_are_parted_and_plans_are_those_of_explain() {
+    let two = succeed(&["--format", "markdown", "-c", "SELECT 1 AS a; SELECT 2 AS b"], "");
+    assert_eq!(two, "| a |\n|--:|\n| 1 |\n\n| b |\n|--:|\n| 2 |\n");
+    let lines = succeed(&["--format", "line", "-c", "SELECT 1 AS a; SELECT 2 AS b"], "");
+    assert_eq!(lines, "a = 1\n\nb = 2\n");
+    // Columns of these names make no plan.
+    for (sql, row) in [
+        ("SELECT 'x' AS plan_type, 'y' AS plan", "| x         | y    |"),
+        ("SELECT 1 AS plan_type, 2 AS plan", "|         1 |    2 |"),
+    ] {
+        let table = succeed(&["-c", sql], "");
+        assert!(table.contains(row), "{table}");
+    }
+    let plan = succeed(&["--format", "markdown", "-c", "EXPLAIN SELECT 1"], "");
+    assert!(plan.starts_with("```\nlogical plan\n"), "{plan}");
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// What no output may have: within a password, a key and a token, decoded and as in a URL.
 const MARKER: &str = "Hidd3nM4rk";
@@ -77,7 +77,7 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let sql = "COPY (SELECT 1 AS a, 'x' AS s) TO 'a.orc'; COPY (SELECT 1 AS a, 'x' AS s) TO 'a.csv'; \
                    COPY (SELECT 1 AS a, 'x' AS s) TO 'a.parquet'";
-        let made = Command::new(env!("CARGO_BIN_EXE_grampus"))
+        let made = grampus_test_support::program(env!("CARGO_BIN_EXE_grampus"))
             .args(["-q", "-c", sql])
             .current_dir(&folder)
             .output();
@@ -112,7 +112,7 @@ impl World {
 
     /// The output of a run, which has no secret. Whether it succeeds is for the caller.
     fn run(&self, arguments: &[&str], environment: &[(&str, &str)]) -> (bool, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_grampus"));
+        let mut command = grampus_test_support::program(env!("CARGO_BIN_EXE_grampus"));
         command.args(arguments).current_dir(&self.folder).stdin(Stdio::null());
         for home in ["HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"] {
             command.env(home, self.folder.path());

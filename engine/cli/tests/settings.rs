@@ -1,12 +1,12 @@
 //! Settings: `SET`, `SHOW` and `--set`, their errors, and the tables opened under them.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use insta::assert_snapshot;
 
 /// Exit status, standard output and standard error of a run.
 fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_grampus"));
+    let mut command = grampus_test_support::program(env!("CARGO_BIN_EXE_grampus"));
     command.args(arguments).stdin(Stdio::null()).env("NO_COLOR", "1");
     let output = command.output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -91,7 +91,7 @@ fn first_statements_of_the_interactive_shell_do_not_run_for_commands() {
     let folder = tempfile::tempdir().unwrap();
     let rc = folder.path().join("rc");
     std::fs::write(&rc, "SELECT 'from the file';").unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_grampus"));
+    let mut command = grampus_test_support::program(env!("CARGO_BIN_EXE_grampus"));
     let command = command.args(["-q", "--format", "csv", "-c", "SELECT 1 AS a"]);
     let output = command.env("GRAMPUS_RC", &rc).stdin(Stdio::null()).output().unwrap();
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "a\n1\n");

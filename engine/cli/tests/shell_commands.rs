@@ -2,18 +2,15 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 fn grampus(folder: &Path, arguments: &[&str], input: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_grampus"));
+    let mut command = grampus_test_support::program(env!("CARGO_BIN_EXE_grampus"));
     command
         .arg("-q")
         .args(arguments)
         .current_dir(folder)
         .env("NO_COLOR", "1");
-    for variable in ["AI_AGENT", "CLAUDECODE"] {
-        command.env_remove(variable);
-    }
     let piped = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -101,9 +98,9 @@ fn descriptions_have_types_that_cast_takes() {
     // Each name is read by CAST.
     for line in expected.lines().skip(1) {
         let name = line
-            .splitn(2, ',')
-            .nth(1)
+            .split_once(',')
             .unwrap()
+            .1
             .rsplit_once(',')
             .unwrap()
             .0
@@ -201,5 +198,57 @@ fn other_dot_commands_say_what_to_write() {
     ] {
         let error = failed(line);
         assert!(error.contains(words), "{line}: {error}");
+    }
+}
+
+#[test]
+fn statements_and_options_of_other_programs_have_hints() {
+    let folder = tempfile::tempdir().unwrap();
+    for (arguments, message, hint) in [
+        (
+            &["SELECT * FROM 'x.orc'"][..],
+            "error: a statement is no file: SELECT * FROM 'x.orc'\n",
+            "hint: write -c before it: grampus -c \"SELECT * FROM 'x.orc'\"\n",
+        ),
+        (
+            &["from \"x\""],
+            "error: a statement is no file: from \"x\"\n",
+            "hint: write -c before it\n",
+        ),
+        (
+            &["-markdown", "-c", "SELECT 1"],
+            "error: no option -markdown\n",
+            "hint: write --format markdown\n",
+        ),
+    ] {
+        let output = grampus(folder.path(), arguments, "");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert_eq!(text(&output.stderr), format!("{message}{hint}"), "{arguments:?}");
+    }
+    // A file of that name is a file.
+    let output = grampus(folder.path(), &["-c", "COPY (SELECT 7 AS a) TO 'from x.orc'"], "");
+    assert_eq!(output.status.code(), Some(0));
+    let read = grampus(
+        folder.path(),
+        &["--format", "csv", "from x.orc", "-c", "FROM from_x"],
+        "",
+    );
+    assert_eq!(
+        (text(&read.stdout), text(&read.stderr)),
+        ("a\n7\n".to_owned(), String::new())
+    );
+    for statement in ["DELETE FROM 'from x.orc'", "UPDATE 'from x.orc' SET a = 1"] {
+        let output = grampus(folder.path(), &["-c", statement], "");
+        let error = text(&output.stderr);
+        assert!(error.contains("of a table in files"), "{error}");
+        assert!(error.contains("INSERT OVERWRITE t SELECT"), "{error}");
+    }
+}
+
+#[test]
+fn names_of_schemas_match_as_names_do() {
+    for (schema, is_found) in [("INFORMATION_SCHEMA", true), ("\"INFORMATION_SCHEMA\"", false)] {
+        let tables = printed(&["--format", "csv", "-c", &format!("SHOW TABLES IN {schema}")], "");
+        assert_eq!(tables.contains("columns"), is_found, "{schema}: {tables}");
     }
 }

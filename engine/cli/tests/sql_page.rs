@@ -1,6 +1,6 @@
 //! docs/SQL.md: each expression of its tables has the result that the page states.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// Expressions and results of the page's tables.
 fn rows() -> Vec<(String, String)> {
@@ -22,7 +22,7 @@ fn expressions_of_the_sql_page_have_the_stated_results() {
     assert!(rows.len() >= 25, "{} rows", rows.len());
     for (expression, expected) in rows {
         let sql = format!("SELECT {expression} AS x");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_grampus"));
+        let mut command = grampus_test_support::program(env!("CARGO_BIN_EXE_grampus"));
         let command = command.args(["-q", "--format", "csv", "-c", &sql]).stdin(Stdio::null());
         let output = command.output().unwrap();
         let printed = String::from_utf8(output.stdout).unwrap();

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 const SPILLING: &str = "SELECT value, repeat('x', 100) || value AS pad FROM generate_series(1, 20000000) ORDER BY pad";
 
 fn command(temporary: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_grampus"));
+    let mut command = grampus_test_support::program(env!("CARGO_BIN_EXE_grampus"));
     command.args(arguments).stdin(Stdio::null()).env("TMPDIR", temporary);
     command
         .env("NO_COLOR", "1")
