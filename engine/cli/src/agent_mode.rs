@@ -16,8 +16,8 @@ static IS_ON: AtomicBool = AtomicBool::new(false);
 
 /// Whether the environment asks for the mode: one of its variables is set, and no terminal shows the output.
 pub(crate) fn is_in_environment() -> bool {
-    let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
-    !io::stdout().is_terminal() && VARIABLES.iter().any(|name| is_set(&name))
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
+    !io::stdout().is_terminal() && VARIABLES.iter().any(|name| is_set(name))
 }
 
 pub(crate) fn turn_on() {
