@@ -10,7 +10,7 @@
 //! path_tables        tables named by a path: SELECT … FROM 'data/trips.orc'
 //! ```
 //!
-//! [`statement_parser`], [`plan_cache`] and [`logical_plan`] are the statements of a session.
+//! [`statement_parser`], [`placeholders`], [`logical_plan`] and [`plan_cache`] are the statements of a session.
 
 mod grampus;
 mod large_limits;
@@ -34,7 +34,7 @@ use crate::orc_table::OrcTable;
 pub use grampus::{Grampus, GrampusBuilder};
 pub use session_change::SessionChange;
 
-pub use crate::statement::{logical_plan, parser as statement_parser, plan_cache};
+pub use crate::statement::{logical_plan, parser as statement_parser, placeholders, plan_cache};
 
 /// A session with these settings, over a runtime of its own.
 ///

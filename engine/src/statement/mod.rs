@@ -16,6 +16,7 @@
 //! store_statements   stores of the OPTIONS of CREATE EXTERNAL TABLE and COPY
 //! summary            SUMMARIZE: figures of each column
 //! column_summaries   the aggregate function of these figures
+//! placeholders       ? as $1; values in their place
 //! create_table_as    CREATE EXTERNAL TABLE … AS SELECT …
 //! new_table          a table that the catalog gets when its rows are complete
 //! described          DESCRIBE with SQL's names of types
@@ -74,6 +75,7 @@ mod operators;
 mod options;
 pub mod parser;
 mod pivot_values;
+pub mod placeholders;
 pub mod plan_cache;
 mod query_mark;
 pub(crate) mod read_functions;

@@ -19,7 +19,8 @@ use super::copy_options::CopyOptions;
 use super::depth::check_depth;
 use super::text::{begins_query, is_keyword, offset, statements};
 use super::{
-    copy_options, create_table_as, dialect, distinct_from, extra_words, long_chains, secrets, shown_tables, summary,
+    copy_options, create_table_as, dialect, distinct_from, extra_words, long_chains, placeholders, secrets,
+    shown_tables, summary,
 };
 
 const SUMMARIZE: &str = "SUMMARIZE";
@@ -58,6 +59,9 @@ pub fn parse_statements(state: &SessionState, text: &str) -> Result<Vec<Statemen
     for statement in &mut statements {
         copy_options::compress_by_name(statement);
         shown_tables::query(state, statement);
+        if text.contains('?') {
+            placeholders::number(statement)?;
+        }
         distinct_from::mend(&text, statement);
         long_chains::balance(&text, statement);
         secrets::hide(state, statement);
