@@ -392,8 +392,8 @@ pub(crate) enum Job {
 }
 
 /// The parsed command line, and its `-c` and `-f` in the given order.
-pub(crate) fn parse() -> (Cli, Vec<Job>) {
-    let arguments: Vec<OsString> = std::env::args_os().collect();
+pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> (Cli, Vec<Job>) {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
     let texts: Vec<String> = arguments
         .iter()
         .skip(1)

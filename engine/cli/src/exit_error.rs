@@ -3,7 +3,6 @@
 use std::error::Error;
 use std::fmt;
 use std::io;
-use std::process::ExitCode;
 
 use console::style;
 use serde_json::{Value, json};
@@ -43,13 +42,13 @@ impl ExitError {
 
     /// The exit status: 1 for the query or the data, 2 for the command line. For a signal, and for a closed output, it
     /// is the status that shells give to a command that the signal ended: 130 for Ctrl-C, 141 for a closed pipe.
-    pub(crate) fn exit_code(&self) -> ExitCode {
-        ExitCode::from(match self {
+    pub(crate) fn exit_status(&self) -> u8 {
+        match self {
             Self::Query(_) => 1,
             Self::Usage(_) => 2,
             Self::Interrupted => CaughtSignal::last().unwrap_or(CaughtSignal::Interrupt).exit_status(),
             Self::OutputClosed => CLOSED_PIPE_STATUS,
-        })
+        }
     }
 
     /// The error with its place in the input before its message.
