@@ -4,32 +4,44 @@
     >>> con = grampus.connect()
     >>> con.read_orc("trips/*.orc").filter("trip_distance >= 30").df()
 
-`connect` opens a session. `read_orc` and `sql` of this module use one default session of the process.
+`connect` opens a session. `sql`, `read_orc` and others of this module use one default session of the process.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from . import _dbapi
 from ._connection import Connection
-from ._grampus import Error, __version__, datafusion_version
+from ._cursor import Cursor
+from ._dbapi import *  # noqa: F403
+from ._grampus import __version__, datafusion_version
 from ._orc import layout, write_orc
 from ._relation import Relation
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping, Sequence
 
-__all__ = [
+    from ._sql import Path
+
+__all__ = [  # noqa: PLE0604
+    *_dbapi.__all__,
     "Connection",
-    "Error",
+    "Cursor",
     "Relation",
     "__version__",
     "connect",
     "datafusion_version",
+    "execute",
+    "from_arrow",
     "layout",
+    "read_csv",
+    "read_json",
     "read_orc",
+    "read_parquet",
+    "register",
+    "scan_orc",
     "sql",
     "write_orc",
 ]
@@ -45,6 +57,7 @@ def connect(
     threads: int | None = None,
     batch_rows: int | None = None,
     progress: bool | None = None,
+    python_variables: bool | Literal["all"] = True,
     settings: Mapping[str, Any] | None = None,
 ) -> Connection:
     """Open a session with its own tables, settings and threads.
@@ -55,6 +68,8 @@ def connect(
     threads: threads and partitions of a query. By default one per core.
     batch_rows: rows of a batch between operators. By default 8192, or fewer if the memory limit is low.
     progress: whether queries of more than a second show their progress. By default on terminals and in notebooks.
+    python_variables: whether a name in FROM that no table has is a variable of the calling function or its module;
+        "all": also of its callers.
     settings: initial values of settings by name, as `Connection.set` takes them.
 
     Raises Error if a setting is unknown or has a wrong value.
@@ -65,12 +80,13 @@ def connect(
         threads=threads,
         batch_rows=batch_rows,
         progress=progress,
+        python_variables=python_variables,
         settings=settings,
     )
 
 
 def default_connection() -> Connection:
-    """The session behind `grampus.sql` and `grampus.read_orc`. The first call opens it."""
+    """The session behind `grampus.sql`, `grampus.read_orc` and others. The first call opens it."""
     global _default
     with _default_lock:
         if _default is None:
@@ -78,11 +94,76 @@ def default_connection() -> Connection:
         return _default
 
 
-def sql(query: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Relation | None:
+def sql(query: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Relation:
     """`Connection.sql` of the default session."""
     return default_connection().sql(query, params)
 
 
-def read_orc(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Relation:
+def execute(query: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Cursor:
+    """`Connection.execute` of the default session."""
+    return default_connection().execute(query, params)
+
+
+def register(name: str, table: Any) -> None:
+    """`Connection.register` of the default session."""
+    default_connection().register(name, table)
+
+
+def from_arrow(table: Any) -> Relation:
+    """`Connection.from_arrow` of the default session."""
+    return default_connection().from_arrow(table)
+
+
+def read_orc(path: Path | Sequence[Path]) -> Relation:
     """`Connection.read_orc` of the default session."""
     return default_connection().read_orc(path)
+
+
+scan_orc = read_orc
+
+
+def read_parquet(
+    path: Path | Sequence[Path], *, binary_as_string: bool | None = None, filename: bool | None = None
+) -> Relation:
+    """`Connection.read_parquet` of the default session."""
+    return default_connection().read_parquet(path, binary_as_string=binary_as_string, filename=filename)
+
+
+def read_csv(
+    path: Path | Sequence[Path],
+    *,
+    header: bool | None = None,
+    sep: str | None = None,
+    quotechar: str | None = None,
+    escapechar: str | None = None,
+    comment: str | None = None,
+    compression: str | None = None,
+    sample_size: int | None = None,
+    filename: bool | None = None,
+) -> Relation:
+    """`Connection.read_csv` of the default session."""
+    return default_connection().read_csv(
+        path,
+        header=header,
+        sep=sep,
+        quotechar=quotechar,
+        escapechar=escapechar,
+        comment=comment,
+        compression=compression,
+        sample_size=sample_size,
+        filename=filename,
+    )
+
+
+def read_json(
+    path: Path | Sequence[Path],
+    *,
+    format: str | None = None,  # noqa: A002
+    compression: str | None = None,
+    sample_size: int | None = None,
+    filename: bool | None = None,
+) -> Relation:
+    """`Connection.read_json` of the default session."""
+    return default_connection().read_json(
+        path, format=format, compression=compression, sample_size=sample_size, filename=filename
+    )

@@ -34,6 +34,7 @@ def write_orc(
     Raises FileExistsError, OSError if the file cannot be written, and Error for a type that ORC cannot store.
     """
     from ._relation import Relation
+    from ._result import errors_of
 
     name = os.fspath(path)
     if "://" in name:
@@ -41,7 +42,7 @@ def write_orc(
     given = {"compression": compression, **options}
     if isinstance(table, Relation):
         run = table._start(repeats_interrupt=False)
-        with table._errors_of(run):
+        with errors_of(run):
             rows, size = _grampus.write_orc(run, name, given, overwrite)
     else:
         rows, size = _grampus.write_orc(table, name, given, overwrite)
@@ -58,4 +59,5 @@ def layout(path: str | os.PathLike[str], *, row_groups: bool = True, chunks: boo
 
     Raises Error if the file is no ORC file, and OSError if it cannot be opened.
     """
-    return json.loads(_grampus.layout(os.fspath(path), row_groups, chunks))
+    report: dict[str, Any] = json.loads(_grampus.layout(os.fspath(path), row_groups, chunks))
+    return report

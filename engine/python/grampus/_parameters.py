@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,40 +19,63 @@ def parameters(given: Sequence[Any] | Mapping[str, Any]) -> list[tuple[str, Any]
     if isinstance(given, Mapping):
         return {name.removeprefix("$"): _pair(value) for name, value in given.items()}
     if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
-        raise TypeError("params is a sequence for $1, $2, … or a mapping for $name")
+        raise TypeError("params is a sequence for ? or $1, $2, …, or a mapping for $name")
     return [_pair(value) for value in given]
 
 
 def _pair(value: Any) -> tuple[str, Any]:
-    if value is None:
+    module = type(value).__module__.partition(".")[0]
+    if module == "numpy":
+        value = _of_numpy(value)
+    if value is None or type(value).__name__ in ("NaTType", "NAType"):
         return "null", None
-    if hasattr(value, "item") and type(value).__module__ == "numpy":
-        value = value.item()  # a numpy scalar
-    if hasattr(value, "to_pydatetime"):
-        value = value.to_pydatetime()  # a pandas timestamp
     if isinstance(value, bool):
         return "bool", value
     if isinstance(value, int):
-        return "int", value
+        return "int", int(value)
     if isinstance(value, float):
-        return "float", value
+        return "float", float(value)
     if isinstance(value, str):
-        return "str", value
+        return "str", str(value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return "bytes", bytes(value)
     if isinstance(value, decimal.Decimal):
         return "decimal", _decimal(value)
     if isinstance(value, dt.datetime):
+        # A timestamp of pandas is one, and may have nanoseconds.
+        precise = "_ns" if getattr(value, "nanosecond", 0) else ""
         if value.tzinfo is None:
-            return "datetime", value.isoformat(sep=" ")
-        return "instant", value.astimezone(dt.timezone.utc).replace(tzinfo=None).isoformat(sep=" ")
+            return f"datetime{precise}", value.isoformat(sep=" ")
+        return f"instant{precise}", value.astimezone(dt.timezone.utc).replace(tzinfo=None).isoformat(sep=" ")
     if isinstance(value, dt.date):
         return "date", value.isoformat()
     if isinstance(value, dt.time):
+        if value.tzinfo is not None:
+            raise TypeError("a parameter cannot be a time of day with a zone: SQL has none")
         return "time", value.isoformat()
     if isinstance(value, dt.timedelta):
-        return "interval", (value.days, value.seconds * 10**9 + value.microseconds * 1000)
+        return "interval", (value.days, value.seconds * 10**6 + value.microseconds)
+    if isinstance(value, uuid.UUID):
+        return "str", str(value)
+    if isinstance(value, (list, tuple)):
+        return "list", [_pair(item) for item in value]
+    if isinstance(value, dict) and all(isinstance(name, str) for name in value):
+        return "struct", [(name, _pair(item)) for name, item in value.items()]
     raise TypeError(f"a parameter cannot be of type {type(value).__name__}")
+
+
+def _of_numpy(value: Any) -> Any:
+    """A scalar or an array of numpy as a value of Python."""
+    kind = getattr(getattr(value, "dtype", None), "kind", "")
+    if kind == "M":
+        import pandas  # which keeps nanoseconds; numpy makes a number of them
+
+        value = pandas.Timestamp(value) if getattr(value, "ndim", 0) == 0 else list(pandas.DatetimeIndex(value))
+    elif kind == "m":
+        value = value.astype("timedelta64[us]").tolist()
+    elif hasattr(value, "tolist"):
+        value = value.tolist()
+    return value
 
 
 def _decimal(value: decimal.Decimal) -> tuple[str, int, int]:

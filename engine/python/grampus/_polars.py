@@ -23,13 +23,13 @@ def lazy_frame(relation: Relation) -> polars.LazyFrame:
     import polars
     from polars.io.plugins import register_io_source
 
-    schema = polars.from_arrow(relation.schema.empty_table()).schema
+    schema = polars.DataFrame(relation.schema.empty_table()).schema
 
     def source(
         columns: list[str] | None, predicate: polars.Expr | None, n_rows: int | None, _batch_rows: int | None
     ) -> Iterator[polars.DataFrame]:
         for batch in narrowed(relation, columns, predicate, n_rows).reader():
-            frame = polars.from_arrow(batch)
+            frame = polars.DataFrame(batch)
             # The query's condition may be weaker than the predicate, never stronger.
             yield frame if predicate is None else frame.filter(predicate)
 
@@ -100,7 +100,7 @@ def _binary(node: dict[str, Any], types: dict[str, str]) -> str | None:
 
 
 def _comparison(node: dict[str, Any], types: dict[str, str]) -> str | None:
-    op = _COMPARISONS.get(node.get("op"))
+    op = _COMPARISONS.get(node.get("op", ""))
     column, literal = _column(node["left"], types), _literal(node["right"])
     if column is None:  # 3 < a
         column, literal = _column(node["right"], types), _literal(node["left"])

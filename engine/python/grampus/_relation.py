@@ -1,12 +1,14 @@
-"""Relation: a lazy query, with its ways out to Arrow, pandas, polars and Python."""
+"""Relation: a lazy query, with its ways out to Arrow, pandas, polars, numpy and Python."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from . import _preview
+from ._dbapi import Description, described
+from ._queries import Queries
+from ._result import Result, errors_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,46 +21,36 @@ if TYPE_CHECKING:
     from ._grampus import Query, Run
 
 
-class Relation:
+class Relation(Queries):
     """A query that is not executed yet. Each way out executes it, from the files as they are then.
 
     Any library that takes `__arrow_c_stream__` takes a relation: `pyarrow.table(relation)`,
     `polars.DataFrame(relation)`, `duckdb.sql("SELECT … FROM relation")`. Batches stream; each buffer exists once.
     """
 
-    def __init__(self, connection: Connection, query: Query) -> None:
-        self._connection = connection
-        self._query = query
+    def __init__(self, connection: Connection, query: Query, alias: str = "relation") -> None:
+        super().__init__(connection, query, alias)
         self._run: Run | None = None
+        self._result: Result | None = None
 
-    # -------------------------------------------------------------------------------------- more queries
-
-    def filter(self, condition: str) -> Relation:
-        """The rows for which a SQL condition is true.
-
-        Raises Error if the condition is no SQL, or names a column that is not there.
-        """
-        return Relation(self._connection, self._query.filter(condition))
-
-    def select(self, *expressions: str) -> Relation:
-        """SQL expressions as columns: `relation.select("a", "b + 1 AS c")`."""
-        return Relation(self._connection, self._query.select(list(expressions)))
-
-    def limit(self, rows: int, offset: int = 0) -> Relation:
-        """At most `rows` rows, after `offset` rows. Without ORDER BY, any of them."""
-        return Relation(self._connection, self._query.limit(rows, offset))
-
-    # ----------------------------------------------------------------------------------------- the result
+    # ---------------------------------------------------------------------------------------- the columns
 
     @property
     def columns(self) -> list[str]:
         """The names of the columns."""
-        return [name for name, _ in self._query.columns()]
+        return self._names
 
     @property
     def types(self) -> list[str]:
         """The Arrow types of the columns."""
         return [data_type for _, data_type in self._query.columns()]
+
+    dtypes = types
+
+    @property
+    def description(self) -> list[Description]:
+        """The columns as PEP 249 has them: name, type, and five times None."""
+        return described(self._query)
 
     @property
     def schema(self) -> pyarrow.Schema:
@@ -66,6 +58,20 @@ class Relation:
         import pyarrow
 
         return pyarrow.schema(self)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of rows and columns. Executes a query that counts the rows."""
+        return len(self), len(self.columns)
+
+    def __len__(self) -> int:
+        """The number of rows. Executes a query that counts them."""
+        return int(self.count().fetchall()[0][0])
+
+    def __bool__(self) -> bool:
+        return True  # without a query that counts the rows
+
+    # ----------------------------------------------------------------------------------------- the result
 
     def __arrow_c_schema__(self) -> object:
         """The schema as a capsule of Arrow's C data interface."""
@@ -92,6 +98,8 @@ class Relation:
 
         return pyarrow.RecordBatchReader.from_stream(self)
 
+    fetch_record_batch = to_arrow_reader = reader
+
     def arrow(self) -> pyarrow.Table:
         """Execute the query; the result as a pyarrow table.
 
@@ -100,7 +108,7 @@ class Relation:
         import pyarrow
 
         run = self._start(repeats_interrupt=False)
-        with self._errors_of(run):
+        with errors_of(run):
             table = pyarrow.RecordBatchReader.from_stream(run).read_all()
         report = run.report()
         metadata = dict(table.schema.metadata or {})
@@ -110,12 +118,20 @@ class Relation:
         metadata[b"grampus.io"] = json.dumps(report["io"]).encode()
         return table.replace_schema_metadata(metadata)
 
+    fetch_arrow_table = to_arrow_table = arrow
+
     def df(self) -> pandas.DataFrame:
         """Execute the query; the result as a pandas frame. `attrs["grampus"]` has the run, as `last_run`."""
         frame = self.arrow().to_pandas()
         frame.attrs["grampus"] = self.last_run
         return frame
 
+    to_df = fetchdf = df
+
+    @overload
+    def pl(self, *, lazy: Literal[False] = False) -> polars.DataFrame: ...
+    @overload
+    def pl(self, *, lazy: Literal[True]) -> polars.LazyFrame: ...
     def pl(self, *, lazy: bool = False) -> polars.DataFrame | polars.LazyFrame:
         """Execute the query; the result as a polars frame.
 
@@ -128,16 +144,50 @@ class Relation:
             return lazy_frame(self)
         import polars
 
-        return polars.from_arrow(self.arrow(), rechunk=False)
+        frame = polars.from_arrow(self.arrow(), rechunk=False)
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def fetchnumpy(self) -> dict[str, Any]:
+        """Execute the query; a numpy array for each column. A column with NULLs is a masked array."""
+        from ._numpy import arrays_of
+
+        return arrays_of(self.arrow())
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Execute the query; a dict for each row, as `fetchall` converts values."""
+        names = self.columns
+        return [dict(zip(names, row)) for row in self.fetchall()]
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """Execute the query; the rows as tuples of Python values. Timestamps are cut to microseconds."""
+        """Execute the query; the rows as tuples of Python values. Timestamps are cut to microseconds.
+
+        If `fetchone` or `fetchmany` has begun to read a result, the rows that are left of it.
+        """
+        if self._result is not None:
+            result, self._result = self._result, None
+            return result.rows(None)
         return _preview.rows_of(self.arrow())
 
+    def fetchmany(self, size: int = 1) -> list[tuple[Any, ...]]:
+        """The next `size` rows of a result, which the first call executes. The call after its end executes it anew."""
+        if self._result is None:
+            self._result = self._executed()
+        rows = self._result.rows(size)
+        if len(rows) < size:
+            self._result = None
+        return rows
+
     def fetchone(self) -> tuple[Any, ...] | None:
-        """Execute the query for one row; None if there is none."""
-        rows = self.limit(1).fetchall()
+        """The next row, as by `fetchmany`; None behind the last one."""
+        rows = self.fetchmany(1)
         return rows[0] if rows else None
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """Execute the query; the rows one by one, as they are computed."""
+        result = self._executed()
+        while rows := result.rows(1024):
+            yield from rows
 
     # ------------------------------------------------------------------------------------- about the query
 
@@ -157,18 +207,28 @@ class Relation:
         plans = Relation(self._connection, self._query.explain(verbose, analyze)).fetchall()
         return "\n".join(f"{kind}\n{plan}" for kind, plan in plans)
 
+    def show(self, *, max_rows: int = _preview.MAX_ROWS, max_width: int | None = None) -> None:
+        """Print the first rows as a table that fits the terminal.
+
+        max_width: columns of text, in place of the terminal's.
+        """
+        rows, more = self._preview(max_rows)
+        print(_preview.text(self.columns, self.types, rows, more, max_columns=max_width))
+
     def __repr__(self) -> str:
-        rows, more = self._preview()
+        if self._query.result == "nothing":
+            return "<grampus.Relation without columns, of a statement that was executed>"
+        rows, more = self._preview(_preview.MAX_ROWS)
         return _preview.text(self.columns, self.types, rows, more)
 
     def _repr_html_(self) -> str:
-        rows, more = self._preview()
+        rows, more = self._preview(_preview.MAX_ROWS)
         return _preview.html(self.columns, self.types, rows, more)
 
-    def _preview(self) -> tuple[list[tuple[Any, ...]], bool]:
+    def _preview(self, count: int) -> tuple[list[tuple[Any, ...]], bool]:
         """The first rows, and whether there are more."""
-        rows = self.limit(_preview.MAX_ROWS + 1).fetchall()
-        return rows[: _preview.MAX_ROWS], len(rows) > _preview.MAX_ROWS
+        rows = self.limit(count + 1).fetchall()
+        return rows[:count], len(rows) > count
 
     # -------------------------------------------------------------------------------------------- execution
 
@@ -176,14 +236,5 @@ class Relation:
         self._run = self._query.start(self._connection._new_progress(), repeats_interrupt)
         return self._run
 
-    @contextlib.contextmanager
-    def _errors_of(self, run: Run) -> Iterator[None]:
-        """Raise the run's own exception in place of the one that a consumer of its stream makes of it."""
-        try:
-            yield
-        except Exception as failure:
-            try:
-                run.raise_pending()
-            except BaseException as pending:
-                raise pending from None
-            raise failure
+    def _executed(self) -> Result:
+        return Result(self._start(repeats_interrupt=False))

@@ -4,6 +4,7 @@
 use std::ffi::CStr;
 
 use arrow::datatypes::Schema;
+use arrow::ffi::FFI_ArrowSchema;
 use arrow::ffi_stream::FFI_ArrowArrayStream;
 use datafusion_ffi::proto::logical_extension_codec::FFI_LogicalExtensionCodec;
 use pyo3::exceptions::PyTypeError;
@@ -46,6 +47,19 @@ pub(crate) fn stream_of(object: &Bound<'_, PyAny>) -> PyResult<StreamReader> {
     // SAFETY: a capsule of this name holds a struct of the C stream interface.
     let reader = unsafe { StreamReader::take(place.cast::<FFI_ArrowArrayStream>().as_ptr()) };
     reader.map_err(|failure| error(failure.to_string()))
+}
+
+/// The schema of an object.
+///
+/// # Errors
+/// If the object has no `__arrow_c_schema__`, or its schema is none of columns.
+pub(crate) fn schema_of(object: &Bound<'_, PyAny>) -> PyResult<Schema> {
+    let capsule = object.call_method0("__arrow_c_schema__")?;
+    let capsule = capsule.cast::<PyCapsule>()?;
+    let place = capsule.pointer_checked(Some(SCHEMA))?;
+    // SAFETY: a capsule of this name holds a struct of the C data interface, which the capsule goes on to own.
+    let imported = unsafe { schema::import(place.cast::<FFI_ArrowSchema>().as_ref()) };
+    imported.map_err(|failure| error(failure.to_string()))
 }
 
 /// The codec of a session of the package `datafusion`, whose major version is [`datafusion_ffi::version`].

@@ -14,7 +14,6 @@ use datafusion::prelude::{SessionContext, ident};
 use datafusion::sql::parser::Statement;
 use grampus::caught_panic::{caught, caught_in};
 use grampus::session::plan_cache::plan_statement;
-use grampus::session::statement_parser::check_expression;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
@@ -33,6 +32,18 @@ pub(crate) struct Query {
     /// The statement and its text, with which the plan cache serves repeated texts.
     statement: Option<(String, Statement)>,
     schema: SchemaRef,
+    result: StatementResult,
+}
+
+/// What a statement has returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StatementResult {
+    /// Rows, when the query is executed.
+    Rows,
+    /// The number of rows that it changed.
+    Count,
+    /// Nothing.
+    Nothing,
 }
 
 impl Query {
@@ -48,6 +59,20 @@ impl Query {
             schema: Arc::new(Schema::clone(plan.schema().as_arrow())),
             plan,
             statement,
+            result: StatementResult::Rows,
+        }
+    }
+
+    /// The result of a statement that was executed.
+    pub(crate) fn of_statement(
+        context: &SessionContext,
+        threads: &Arc<Threads>,
+        plan: LogicalPlan,
+        result: StatementResult,
+    ) -> Self {
+        Self {
+            result,
+            ..Self::new(context, threads, plan, None)
         }
     }
 
@@ -116,6 +141,16 @@ impl Query {
         table_capsule(py, session.as_ref(), table)
     }
 
+    /// What the statement has returned: "rows", "count" or "nothing".
+    #[getter]
+    fn result(&self) -> &'static str {
+        match self.result {
+            StatementResult::Rows => "rows",
+            StatementResult::Count => "count",
+            StatementResult::Nothing => "nothing",
+        }
+    }
+
     /// Names and types of the columns.
     fn columns(&self) -> Vec<(String, String)> {
         let fields = self.schema.fields().iter();
@@ -127,26 +162,6 @@ impl Query {
     /// The query of EXPLAIN.
     fn explain(&self, verbose: bool, analyze: bool) -> PyResult<Self> {
         self.derived(|frame| frame.explain(verbose, analyze))
-    }
-
-    /// The rows for which a SQL condition is true.
-    fn filter(&self, condition: &str) -> PyResult<Self> {
-        let state = self.context.state();
-        self.derived(|frame| {
-            check_expression(&state, condition)?;
-            let condition = frame.parse_sql_expr(condition)?;
-            frame.filter(condition)
-        })
-    }
-
-    /// SQL expressions as columns.
-    fn select(&self, expressions: Vec<String>) -> PyResult<Self> {
-        let expressions: Vec<&str> = expressions.iter().map(String::as_str).collect();
-        let state = self.context.state();
-        self.derived(|frame| {
-            expressions.iter().try_for_each(|text| check_expression(&state, text))?;
-            frame.select_exprs(&expressions)
-        })
     }
 
     /// Columns by their exact names.

@@ -21,11 +21,14 @@ use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 use tokio::runtime::Runtime;
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::TryRecvError};
+use tokio::time::error::Elapsed;
 
 use crate::c_data::stream::BatchSource;
 use crate::capsules::{schema_capsule, stream_capsule};
-use crate::error::{error, text};
+use crate::error::{error, query_error, text};
+use crate::interpreter::attached;
+use crate::python_function;
 use crate::threads::{TICK, Task, Threads, caller};
 
 /// How far a run is.
@@ -239,8 +242,7 @@ impl BatchSource for RunSource {
                 self.looked = Instant::now();
                 self.tick()?;
             }
-            let Self { caller, events, .. } = self;
-            match caller.block_on(async { tokio::time::timeout(TICK, events.recv()).await }) {
+            match self.event() {
                 Ok(Some(StatementEvent::Started(_))) => {}
                 Ok(Some(StatementEvent::Rows(batch))) => {
                     lock(&self.progress).rows += batch.num_rows() as u64;
@@ -251,8 +253,7 @@ impl BatchSource for RunSource {
                     return Ok(None);
                 }
                 Ok(Some(StatementEvent::Failed(failure))) => {
-                    let words = text(&failure);
-                    return Err(self.fail(error(words.clone()), words));
+                    return Err(self.fail(query_error(&failure), text(&failure)));
                 }
                 Ok(None) => {
                     let words = "the query was stopped before its end".to_owned();
@@ -265,12 +266,31 @@ impl BatchSource for RunSource {
 }
 
 impl RunSource {
+    /// The next message, if it comes within a [`TICK`].
+    fn event(&mut self) -> Result<Option<StatementEvent>, Elapsed> {
+        let Self { caller, events, .. } = self;
+        match events.try_recv() {
+            Ok(event) => return Ok(Some(event)),
+            Err(TryRecvError::Disconnected) => return Ok(None),
+            Err(TryRecvError::Empty) => {}
+        }
+        let mut wait = || caller.block_on(async { tokio::time::timeout(TICK, events.recv()).await });
+        if !python_function::exist() {
+            return wait();
+        }
+        // A consumer may hold the interpreter lock, for which a function of the query waits.
+        match attached(|py| py.detach(&mut wait)) {
+            Some(event) => event,
+            None => wait(),
+        }
+    }
+
     /// Looks for Ctrl-C and draws the progress.
     fn tick(&mut self) -> Result<(), String> {
         if self.main != Some(std::thread::current().id()) {
             return Ok(());
         }
-        let interrupted = Python::try_attach(|py| {
+        let interrupted = attached(|py| {
             py.check_signals()?;
             if let Some(draw) = &self.draw {
                 let io = scan_io(&self.plan);
@@ -292,11 +312,11 @@ impl RunSource {
 
     /// Stops the run. The consumer sees `words`; the exception waits for [`Run::raise_pending`].
     fn fail(&mut self, exception: PyErr, words: String) -> String {
-        let is_interrupt = Python::try_attach(|py| exception.is_instance_of::<PyKeyboardInterrupt>(py));
+        let is_interrupt = attached(|py| exception.is_instance_of::<PyKeyboardInterrupt>(py));
         self.end(Stage::Failed);
         if is_interrupt == Some(true) && self.repeats_interrupt {
             // The consumer raises an exception of its own; Python raises KeyboardInterrupt right after.
-            Python::try_attach(|py| {
+            attached(|py| {
                 // `signal.raise_signal` would handle the signal before it returns.
                 let raised = py
                     .import("_thread")
@@ -321,7 +341,7 @@ impl RunSource {
         if self.main == Some(std::thread::current().id())
             && let Some(draw) = self.draw.take()
         {
-            Python::try_attach(|py| draw.call0(py).map(drop));
+            attached(|py| draw.call0(py).map(drop));
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use datafusion::common::{ParamValues, TableReference};
+use datafusion::catalog::TableProvider;
+use datafusion::common::TableReference;
 use datafusion::config::{ConfigEntry, ExtensionOptions};
 use datafusion::datasource::{MemTable, provider_as_source};
 use datafusion::error::Result;
@@ -17,11 +17,13 @@ use grampus::session::statement_parser::parse_statements;
 use grampus::{Grampus, GrampusConfig, MemoryLimit, OrcTable};
 use pyo3::prelude::*;
 
-use crate::capsules::stream_of;
-use crate::error::{self, error, query_error};
-use crate::parameters::parameters;
-use crate::query::Query;
-use crate::threads::{TICK, Threads};
+use crate::error::{error, query_error};
+use crate::given_tables::{self, Given};
+use crate::memory_table::memory_table;
+use crate::parameters::Parameters;
+use crate::python_function::PythonFunction;
+use crate::query::{Query, StatementResult};
+use crate::threads::Threads;
 
 /// A session, its runtime and its workers.
 #[pyclass(frozen, module = "grampus._grampus")]
@@ -31,12 +33,36 @@ pub(crate) struct Session {
     threads: Arc<Threads>,
 }
 
-/// A query that is not executed yet. `None`: the statement has no result, such as SET, and was executed.
-type BoundQuery = Option<(LogicalPlan, Option<(String, Statement)>)>;
+/// A query that is not executed yet, or the result of a statement that was.
+struct BoundStatement {
+    plan: LogicalPlan,
+    /// The query's text, if it means the same the next time.
+    statement: Option<(String, Statement)>,
+    result: StatementResult,
+}
+
+impl BoundStatement {
+    fn of(plan: LogicalPlan, result: StatementResult) -> Self {
+        Self {
+            plan,
+            statement: None,
+            result,
+        }
+    }
+}
 
 /// A new session of the runtime.
 fn context_of(grampus: &Grampus) -> PyResult<SessionContext> {
     let context = grampus.context().map_err(|failure| query_error(&failure))?;
+    // A relation is a subquery of the relations made of it, which keep its order.
+    let state = context.state_ref();
+    state
+        .write()
+        .config_mut()
+        .options_mut()
+        .sql_parser
+        .enable_subquery_sort_elimination = false;
+    given_tables::allow(&context);
     #[cfg(feature = "as-tested")]
     crate::panicking_functions::register(&context);
     Ok(context)
@@ -94,31 +120,63 @@ impl Session {
     }
 
     /// Binds a statement, or executes it if it is no query. Of several statements, the last one counts.
-    #[pyo3(signature = (text, values=None))]
-    fn sql(&self, py: Python<'_>, text: String, values: Option<Bound<'_, PyAny>>) -> PyResult<Option<Query>> {
-        let values = values.as_ref().map(parameters).transpose()?;
+    ///
+    /// `values`: those of placeholders. `relations`: tables of this statement alone, by name. `look_up`: returns the
+    /// variable of a name that no table has.
+    #[pyo3(signature = (text, values=None, relations=None, look_up=None))]
+    fn sql(
+        &self,
+        py: Python<'_>,
+        text: String,
+        values: Option<Bound<'_, PyAny>>,
+        relations: Option<HashMap<String, PyRef<'_, Query>>>,
+        look_up: Option<Py<PyAny>>,
+    ) -> PyResult<Query> {
+        let values = values.as_ref().map(Parameters::new).transpose()?;
+        let relations = relations.unwrap_or_default().into_iter();
+        let relations = relations.map(|(name, query)| Ok((name, self.table_of(&query)?)));
+        let given = Given::new(&self.context, relations.collect::<PyResult<_>>()?, look_up);
         let (state, shown) = (self.context.state(), text.clone());
         // The stack of a worker is large enough for deep statements.
         let parsed = self
             .threads
             .wait(py, async move { caught(&shown, || parse_statements(&state, &shown)) })?;
-        let statements = parsed.map_err(|failure| query_error(&failure))?;
-        if values.is_some() && statements.len() > 1 {
-            return Err(error(
-                "parameters belong to one statement: pass the statements one by one",
-            ));
-        }
+        let mut statements = parsed.map_err(|failure| query_error(&failure))?;
         let is_single = statements.len() == 1;
+        if let Some(values) = &values {
+            let [statement] = statements.as_mut_slice() else {
+                return Err(error(
+                    "parameters belong to one statement: pass the statements one by one",
+                ));
+            };
+            values.fill(statement).map_err(|failure| query_error(&failure))?;
+        }
         let mut last = None;
         for statement in statements {
             let shown = text.clone();
+            // A text that means the same the next time.
             let text = (is_single && values.is_none()).then(|| text.clone());
-            let running = run_statement(self.context.clone(), text, statement, values.clone());
+            let running = run_statement(self.context.clone(), text, statement, Arc::clone(&given));
             let work = async move { caught_in(&shown, running).await };
-            let bound = self.threads.wait(py, work)?.map_err(|failure| query_error(&failure))?;
-            last = bound.map(|(plan, statement)| Query::new(&self.context, &self.threads, plan, statement));
+            let bound = self.threads.wait(py, work)?;
+            let bound = bound.map_err(|failure| given.failure().unwrap_or_else(|| query_error(&failure)))?;
+            last = Some(match bound.statement {
+                Some(statement) => Query::new(&self.context, &self.threads, bound.plan, Some(statement)),
+                None => Query::of_statement(&self.context, &self.threads, bound.plan, bound.result),
+            });
         }
-        Ok(last)
+        match last {
+            Some(query) => Ok(query),
+            None => {
+                let nothing = nothing().map_err(|failure| query_error(&failure))?;
+                Ok(Query::of_statement(
+                    &self.context,
+                    &self.threads,
+                    nothing,
+                    StatementResult::Nothing,
+                ))
+            }
+        }
     }
 
     /// ORC files as one table: paths, folders, patterns, URLs.
@@ -134,38 +192,31 @@ impl Session {
 
     /// Registers the batches of an object's Arrow stream as a table. Returns the number of rows.
     fn register_stream(&self, py: Python<'_>, name: &str, object: &Bound<'_, PyAny>) -> PyResult<usize> {
-        let mut reader = stream_of(object)?;
-        let schema = reader.schema();
-        let rows_per_batch = self.context.copied_config().batch_size();
-        let read = move || -> PyResult<Vec<RecordBatch>> {
-            let mut batches = Vec::new();
-            let mut looked = std::time::Instant::now();
-            while let Some(batch) = reader.next_batch().map_err(|failure| error(failure.to_string()))? {
-                // Slices share the producer's memory, and let partitions divide the work.
-                let starts = (0..batch.num_rows()).step_by(rows_per_batch.max(1));
-                batches.extend(starts.map(|at| batch.slice(at, rows_per_batch.min(batch.num_rows() - at))));
-                if looked.elapsed() >= TICK {
-                    looked = std::time::Instant::now();
-                    Python::attach(|py| py.check_signals())?;
-                }
-            }
-            Ok(batches)
-        };
-        let batches = py.detach(|| error::caught("register", read))?;
-        let rows = batches.iter().map(RecordBatch::num_rows).sum();
-        let table = MemTable::try_new(schema, vec![batches]).map_err(|failure| query_error(&failure))?;
-        self.replace(name, Arc::new(table))?;
+        let (table, rows) = memory_table(py, &self.context, object)?;
+        self.replace(name, table)?;
         Ok(rows)
     }
 
     /// Registers a query of this session as a table.
     fn register_query(&self, name: &str, query: &Query) -> PyResult<()> {
-        if !query.is_of(&self.context) {
-            return Err(error(
-                "the relation belongs to another connection: register its arrow() table here",
-            ));
-        }
-        self.replace(name, query.table())
+        self.replace(name, self.table_of(query)?)
+    }
+
+    /// Makes a function of Python a scalar function of SQL.
+    fn create_function(
+        &self,
+        name: &str,
+        call: Py<PyAny>,
+        parameters: &Bound<'_, PyAny>,
+        returns: &Bound<'_, PyAny>,
+        is_volatile: bool,
+    ) -> PyResult<()> {
+        PythonFunction::register(&self.context, name, call, parameters, returns, is_volatile)
+    }
+
+    /// Removes a function of Python. False if there is none.
+    fn remove_function(&self, name: &str) -> bool {
+        PythonFunction::remove(&self.context, name)
     }
 
     /// Removes a table. False if there is none.
@@ -203,7 +254,17 @@ impl Session {
 }
 
 impl Session {
-    fn replace(&self, name: &str, table: Arc<dyn datafusion::catalog::TableProvider>) -> PyResult<()> {
+    /// A query of this session as a table.
+    fn table_of(&self, query: &Query) -> PyResult<Arc<dyn TableProvider>> {
+        match query.is_of(&self.context) {
+            true => Ok(query.table()),
+            false => Err(error(
+                "the relation belongs to another connection: pass its arrow() table, or register that here",
+            )),
+        }
+    }
+
+    fn replace(&self, name: &str, table: Arc<dyn TableProvider>) -> PyResult<()> {
         let replaced = self
             .context
             .deregister_table(TableReference::bare(name))
@@ -212,22 +273,25 @@ impl Session {
     }
 }
 
+/// The plan of no columns and no rows.
+fn nothing() -> Result<LogicalPlan> {
+    LogicalPlanBuilder::empty(false).build()
+}
+
 async fn run_statement(
     context: SessionContext,
     text: Option<String>,
     statement: Statement,
-    values: Option<ParamValues>,
-) -> Result<BoundQuery> {
-    let mut plan = logical_plan(&context, statement.clone()).await?;
-    if let Some(values) = values {
-        plan = plan.with_param_values(values)?;
-    }
+    given: Arc<Given>,
+) -> Result<BoundStatement> {
+    let plan = given.during(logical_plan(&context, statement.clone())).await?;
+    given.check(&plan)?;
     match &plan {
         LogicalPlan::Ddl(_) | LogicalPlan::Statement(_) => {
             let frame = context.execute_logical_plan(plan).await?;
             match frame.schema().fields().is_empty() {
-                true => Ok(None),
-                false => Ok(Some((frame.into_unoptimized_plan(), None))),
+                true => Ok(BoundStatement::of(nothing()?, StatementResult::Nothing)),
+                false => Ok(BoundStatement::of(frame.into_unoptimized_plan(), StatementResult::Rows)),
             }
         }
         LogicalPlan::Dml(_) | LogicalPlan::Copy(_) => {
@@ -237,8 +301,12 @@ async fn run_statement(
                 vec![frame.collect().await?],
             )?;
             let plan = LogicalPlanBuilder::scan("counts", provider_as_source(Arc::new(counts)), None)?.build()?;
-            Ok(Some((plan, None)))
+            Ok(BoundStatement::of(plan, StatementResult::Count))
         }
-        _ => Ok(Some((plan, text.map(|text| (text, statement))))),
+        _ => Ok(BoundStatement {
+            plan,
+            statement: text.filter(|_| !given.has_tables()).map(|text| (text, statement)),
+            result: StatementResult::Rows,
+        }),
     }
 }

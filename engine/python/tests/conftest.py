@@ -3,11 +3,18 @@
 import datetime as dt
 import decimal
 import gc
+import sys
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-import grampus
+# `python -m pytest` can import the folder of the sources. Without a native half, the installed package is meant.
+_SOURCES = Path(__file__).resolve().parent.parent
+if not list(_SOURCES.glob("grampus/_grampus*.so")):
+    sys.path[:] = [path for path in sys.path if Path(path or ".").resolve() != _SOURCES]
+
+import grampus  # noqa: E402
 
 
 @pytest.fixture

@@ -86,7 +86,7 @@ pub(super) fn child_types(data_type: &DataType) -> Vec<&DataType> {
 ///
 /// # Safety
 /// The struct follows the C data interface: its pointers are null, or valid for what the interface defines.
-pub(super) unsafe fn import(schema: &FFI_ArrowSchema) -> Result<Schema, ArrowError> {
+pub(crate) unsafe fn import(schema: &FFI_ArrowSchema) -> Result<Schema, ArrowError> {
     // SAFETY: as required of the caller; both structs are those of the interface.
     let field = unsafe { import_field(ptr::from_ref(schema).cast(), 0)? };
     match field.data_type() {
