@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import datetime as dt
+import os
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Union
 
-from ._grampus import ProgrammingError
+from ._grampus import OperationalError, ProgrammingError
 
 if TYPE_CHECKING:
     import pyarrow
@@ -27,6 +30,30 @@ _OF_PYTHON: dict[Any, str] = {
     dt.datetime: "TIMESTAMP",
     dt.time: "TIME",
 }
+
+# A thread in a function of Python at the interpreter's end ends the process in a fault. So the end waits for calls.
+_calls = threading.Condition(threading.RLock())
+_running = 0
+_is_ending = False
+
+
+@atexit.register
+def _end() -> None:
+    """Wait for the calls of cancelled queries. Functions that are called row by row stop at the next row."""
+    global _is_ending
+    with _calls:
+        _is_ending = True
+        _calls.wait_for(lambda: _running == 0)
+
+
+def _forget_calls() -> None:
+    """A forked child has no workers, and none of their calls."""
+    global _calls, _running
+    _calls, _running = threading.Condition(threading.RLock()), 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_calls)
 
 
 def type_of(connection: Connection, given: Type) -> pyarrow.DataType:
@@ -68,6 +95,18 @@ def adapter(
         raise ProgrammingError(f"null_handling is 'default' or 'special', not {null_handling!r}")
 
     def call(arguments: Any) -> Any:
+        global _running
+        with _calls:
+            _check_end()
+            _running += 1
+        try:
+            return called(arguments)
+        finally:
+            with _calls:
+                _running -= 1
+                _calls.notify_all()
+
+    def called(arguments: Any) -> Any:
         import pyarrow
 
         batch = pyarrow.RecordBatchReader.from_stream(arguments).read_next_batch()
@@ -78,7 +117,7 @@ def adapter(
         if rows == 0:
             result = pyarrow.nulls(0, returns)
         elif kind == "native":
-            result = pyarrow.array([function(*row) for row in zip(*map(_values, columns))], returns)
+            result = pyarrow.array([_of_row(function, row) for row in zip(*map(_values, columns))], returns)
         else:
             result = _checked(function(*columns), rows, returns)
         if places is not None:
@@ -86,6 +125,16 @@ def adapter(
         return pyarrow.table([result], names=["result"])
 
     return call
+
+
+def _check_end() -> None:
+    if _is_ending:
+        raise OperationalError("the interpreter ends")
+
+
+def _of_row(function: Callable[..., Any], row: tuple[Any, ...]) -> Any:
+    _check_end()
+    return function(*row)
 
 
 def _values(column: pyarrow.Array) -> Sequence[Any]:

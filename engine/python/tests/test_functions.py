@@ -4,6 +4,8 @@ import datetime as dt
 import decimal
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -243,3 +245,18 @@ def test_functions_belong_to_their_connection(con):
     con.create_function("mine", lambda x: x, [int], int)
     with pytest.raises(grampus.ProgrammingError, match="mine"):
         con.session().sql("SELECT mine(1)")
+
+
+def test_the_interpreter_ends_while_a_cancelled_query_calls_a_function():
+    program = """
+import _thread, threading, time, grampus
+con = grampus.connect()
+con.create_function("slow", lambda a: (time.sleep(0.05), a)[1], [int], int, type="native")
+threading.Timer(0.5, _thread.interrupt_main).start()
+try:
+    con.sql("SELECT sum(slow(value)) FROM generate_series(1, 1000)").fetchall()
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "interrupted\n", "")
