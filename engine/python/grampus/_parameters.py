@@ -54,6 +54,9 @@ def _pair(value: Any) -> tuple[str, Any]:
             raise TypeError("a parameter cannot be a time of day with a zone: SQL has none")
         return "time", value.isoformat()
     if isinstance(value, dt.timedelta):
+        # A duration of pandas is one, and may have nanoseconds.
+        if getattr(value, "nanoseconds", 0):
+            raise TypeError(f"the parameter {value} has nanoseconds, and an interval has microseconds: round it")
         return "interval", (value.days, value.seconds * 10**6 + value.microseconds)
     if isinstance(value, uuid.UUID):
         return "str", str(value)
@@ -67,12 +70,16 @@ def _pair(value: Any) -> tuple[str, Any]:
 def _of_numpy(value: Any) -> Any:
     """A scalar or an array of numpy as a value of Python."""
     kind = getattr(getattr(value, "dtype", None), "kind", "")
+    if kind in ("M", "m") and str(value.dtype).endswith(("[ps]", "[fs]", "[as]")):
+        raise TypeError(f"a parameter cannot be of type {value.dtype}: SQL has nanoseconds at most")
     if kind == "M":
         import pandas  # which keeps nanoseconds; numpy makes a number of them
 
         value = pandas.Timestamp(value) if getattr(value, "ndim", 0) == 0 else list(pandas.DatetimeIndex(value))
     elif kind == "m":
-        value = value.astype("timedelta64[us]").tolist()
+        import pandas  # likewise; it refuses months and years, which are no durations
+
+        value = pandas.Timedelta(value) if getattr(value, "ndim", 0) == 0 else list(pandas.TimedeltaIndex(value))
     elif hasattr(value, "tolist"):
         value = value.tolist()
     return value

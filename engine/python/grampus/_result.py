@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from typing import TYPE_CHECKING, Any
 
 from . import _preview
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 
 
 class Result:
-    """The rows of a run. Batches are fetched when their rows are asked for."""
+    """The rows of a run. Batches are fetched when their rows are asked for.
+
+    Threads that read one result in spite of PEP 249 share its rows: no row is read twice.
+    """
 
     def __init__(self, run: Run) -> None:
         import pyarrow
@@ -25,14 +29,20 @@ class Result:
         self._reader = pyarrow.RecordBatchReader.from_stream(run)
         self._batch: pyarrow.RecordBatch | None = None
         self._is_done = False
+        self._lock = threading.RLock()
 
     def prefetch(self) -> None:
         """Wait for the first rows: most errors of a query are known then."""
-        if self._batch is None:
-            self._batch = self._next()
+        with self._lock:
+            if self._batch is None:
+                self._batch = self._next()
 
     def rows(self, count: int | None) -> list[tuple[Any, ...]]:
         """The next `count` rows, or all that are left."""
+        with self._lock:
+            return self._taken(count)
+
+    def _taken(self, count: int | None) -> list[tuple[Any, ...]]:
         rows: list[tuple[Any, ...]] = []
         while count is None or len(rows) < count:
             batch = self._batch or self._next()
@@ -52,10 +62,11 @@ class Result:
         """The rows that are left, as a table."""
         import pyarrow
 
-        batches = [] if self._batch is None else [self._batch]
-        self._batch = None
-        while (batch := self._next()) is not None:
-            batches.append(batch)
+        with self._lock:
+            batches = [] if self._batch is None else [self._batch]
+            self._batch = None
+            while (batch := self._next()) is not None:
+                batches.append(batch)
         return pyarrow.Table.from_batches(batches, self._reader.schema)
 
     def close(self) -> None:

@@ -2,11 +2,13 @@
 
 import datetime as dt
 import decimal
+import threading
 import time
 import uuid
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import grampus
@@ -220,3 +222,31 @@ def test_parameters_and_placeholders_agree(con, query, params, words):
 def test_times_with_zones_are_no_parameters(con):
     with pytest.raises(TypeError, match="with a zone"):
         con.execute("SELECT ?", [dt.time(1, tzinfo=UTC)])
+
+
+def test_threads_share_the_rows_of_a_cursor():
+    con = grampus.connect()
+    cursor = con.execute("SELECT value FROM generate_series(1, 100000)")
+    rows = []
+
+    def read():
+        while some := cursor.fetchmany(100):
+            rows.extend(some)
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(rows) == [(number,) for number in range(1, 100_001)]
+
+
+def test_durations_keep_what_they_have_or_are_refused():
+    con = grampus.connect()
+    moment = "SELECT TIMESTAMP '2020-01-01 00:00:00' + ?"
+    for duration in (pd.Timedelta(1, "us"), np.timedelta64(1000, "ns"), np.timedelta64(1, "us")):
+        assert con.sql(moment, [duration]).fetchall() == [(dt.datetime(2020, 1, 1, 0, 0, 0, 1),)]
+    assert con.sql("SELECT ? IS NULL", [np.timedelta64("NaT")]).fetchall() == [(True,)]
+    for refused in (pd.Timedelta(1, "ns"), np.timedelta64(1, "ns"), np.timedelta64(1, "ps")):
+        with pytest.raises(TypeError, match="nanoseconds"):
+            con.sql(moment, [refused])
