@@ -10,17 +10,37 @@
 
 use std::ops::Range;
 
+use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
-use super::text::{is_keyword, offset};
+use super::text::{is_keyword, offset, statements};
 use crate::relations::asof_join::{INNER, LEFT};
 
 /// Words of which a text has one, if something is to be changed in it.
-pub(super) const SIGNS: [&str; 4] = ["ASOF", "MATERIALIZED", "FUNCTION", "TABLESAMPLE"];
+const SIGNS: [&str; 4] = ["ASOF", "MATERIALIZED", "FUNCTION", "TABLESAMPLE"];
+
+/// The text with the parser's words.
+pub(super) fn replaced(text: &str, dialect: &dyn Dialect) -> String {
+    let mut replaced = text.to_owned();
+    let upper = text.to_ascii_uppercase();
+    if SIGNS.iter().any(|word| upper.contains(word))
+        // The parser reports what is wrong with the text.
+        && let Ok(tokens) = Tokenizer::new(dialect, text).tokenize_with_location()
+    {
+        // From the end, so that places before stay.
+        let statements: Vec<_> = statements(&tokens).collect();
+        for tokens in statements.iter().rev() {
+            for (range, word) in changes(text, tokens) {
+                replaced.replace_range(range, &word);
+            }
+        }
+    }
+    replaced
+}
 
 /// What is to be put in the place of ranges of the text, the last one first.
-pub(super) fn changes(text: &str, tokens: &[&TokenWithSpan]) -> Vec<(Range<usize>, String)> {
+fn changes(text: &str, tokens: &[&TokenWithSpan]) -> Vec<(Range<usize>, String)> {
     let range = |token: &TokenWithSpan| offset(text, token.span.start)..offset(text, token.span.end);
     let blank = |token: &TokenWithSpan| (range(token), " ".repeat(range(token).len()));
     let is = |at: usize, keyword| tokens.get(at).is_some_and(|token| is_keyword(&token.token, keyword));
@@ -135,7 +155,6 @@ fn untyped_function<'a>(tokens: &[&'a TokenWithSpan]) -> Option<&'a TokenWithSpa
 #[cfg(test)]
 mod tests {
     use datafusion::sql::sqlparser::dialect::GenericDialect;
-    use datafusion::sql::sqlparser::tokenizer::Tokenizer;
 
     use super::*;
 
@@ -175,17 +194,7 @@ mod tests {
                 "CREATE FUNCTION f(a INT) RETURNS INT",
             ),
         ] {
-            let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize_with_location();
-            let tokens = tokens.expect(text);
-            let tokens: Vec<_> = tokens
-                .iter()
-                .filter(|token| !matches!(token.token, Token::Whitespace(_)))
-                .collect();
-            let mut changed = text.to_owned();
-            for (range, word) in changes(text, &tokens) {
-                changed.replace_range(range, &word);
-            }
-            assert_eq!(changed, expected);
+            assert_eq!(replaced(text, &GenericDialect {}), expected);
         }
     }
 }

@@ -40,7 +40,7 @@ pub fn parse_statements(state: &SessionState, text: &str) -> Result<Vec<Statemen
     let options = &state.config_options().sql_parser;
     let dialect = dialect::of_session(state)?;
     check_depth(text, dialect.as_ref())?;
-    let (text, unread) = readable(text, dialect.as_ref());
+    let (text, unread) = readable(&extra_words::replaced(text, dialect.as_ref()), dialect.as_ref());
     let mut parser = DFParserBuilder::new(text.as_str())
         .with_dialect(dialect.as_ref())
         .with_recursion_limit(options.recursion_limit.get())
@@ -105,8 +105,7 @@ enum Unread {
 fn readable(text: &str, dialect: &dyn Dialect) -> (String, Vec<(usize, Unread)>) {
     let (mut readable, mut unread) = (text.to_owned(), Vec::new());
     let upper = text.to_ascii_uppercase();
-    let signs = [SUMMARIZE, LOCATION, COPY].iter().chain(&extra_words::SIGNS);
-    if !signs.into_iter().any(|word| upper.contains(word)) {
+    if ![SUMMARIZE, LOCATION, COPY].iter().any(|word| upper.contains(word)) {
         return (readable, unread);
     }
     // The parser reports what is wrong with the text.
@@ -116,9 +115,6 @@ fn readable(text: &str, dialect: &dyn Dialect) -> (String, Vec<(usize, Unread)>)
     let statements: Vec<_> = statements(&tokens).enumerate().collect();
     // From the end, so that places before stay.
     for (number, tokens) in statements.into_iter().rev() {
-        for (range, word) in extra_words::changes(text, &tokens) {
-            readable.replace_range(range, &word);
-        }
         if let Some((head, query)) = create_table_as::head(text, &tokens) {
             blank(&mut readable, offset(text, tokens[0].span.start)..offset(text, query));
             unread.push((number, Unread::Head(head)));
