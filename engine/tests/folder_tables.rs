@@ -143,7 +143,7 @@ async fn declared_columns_that_cannot_hold_are_refused() {
             "column a: an ORC table does not check NOT NULL",
         ),
         ("a BIGINT DEFAULT 7", "new/", "column a: an ORC table has no DEFAULT"),
-        ("a BIGINT, PRIMARY KEY (a)", "new/", "does not check PRIMARY KEY"),
+        ("a BIGINT, PRIMARY KEY (a)", "new/", "no table checks its keys"),
         ("a INTERVAL", "new/", "column 'a' has type Interval"),
         (
             "a BIGINT",

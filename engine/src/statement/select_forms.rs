@@ -12,6 +12,7 @@
 //! - `t SEMI JOIN u` is `t LEFT SEMI JOIN u`, `t ANTI JOIN u` is `t LEFT ANTI JOIN u`.
 //! - `ORDER BY #2` is `ORDER BY 2`.
 //! - `'text'.upper()` is `upper('text')`.
+//! - `l[2:]` is `l[2:-1]`.
 //! - `a // b` is `a / b`, which is whole for integers.
 //! - `LATERAL unnest(list)` is `unnest(list)`. `WITH ORDINALITY` is a second list, of the elements' numbers.
 
@@ -20,8 +21,8 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, Expr, Fetch, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, Join,
     JoinOperator, LimitClause, ObjectNamePart, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectFlavor,
-    SelectItem, SetExpr, Statement, TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins, Value, VisitMut,
-    VisitorMut, WildcardAdditionalOptions,
+    SelectItem, SetExpr, Statement, Subscript, TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins, Value,
+    VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -160,6 +161,7 @@ impl VisitorMut for SelectForms {
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         Form::Value.replace_in(expr);
         call_chained(expr);
+        bound_slices(expr);
         if let Expr::BinaryOp { op, .. } = expr
             && *op == BinaryOperator::DuckIntegerDivide
         {
@@ -244,6 +246,24 @@ fn name_left_side(operator: &mut JoinOperator) {
         JoinOperator::Anti(constraint) => JoinOperator::LeftAnti(constraint),
         other => other,
     };
+}
+
+/// Gives `l[:2]` and `l[2:]` the bounds 1 and -1, which stands for the last element.
+fn bound_slices(expr: &mut Expr) {
+    let Expr::CompoundFieldAccess { access_chain, .. } = expr else {
+        return;
+    };
+    for access in access_chain {
+        if let AccessExpr::Subscript(Subscript::Slice {
+            lower_bound,
+            upper_bound,
+            stride: None,
+        }) = access
+        {
+            *lower_bound = lower_bound.take().or_else(|| parsed("1"));
+            *upper_bound = upper_bound.take().or_else(|| parsed("-1"));
+        }
+    }
 }
 
 /// Makes a call of a function behind a dot.
