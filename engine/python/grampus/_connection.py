@@ -333,7 +333,7 @@ class Connection:
         self,
         query: str,
         params: Sequence[Any] | Mapping[str, Any] | None,
-        relations: Mapping[str, Query] | None = None,
+        relations: dict[str, Query] | None = None,
     ) -> Query:
         """Bind a statement, which may name `relations`, and variables of the function that called the package."""
         given = None if params is None else parameters(params)

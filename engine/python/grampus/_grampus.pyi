@@ -1,8 +1,30 @@
 """The native half of the package."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, final
+
+from typing_extensions import Self
+
+__all__ = [
+    "Arguments",
+    "DataError",
+    "DatabaseError",
+    "Error",
+    "InterfaceError",
+    "InternalError",
+    "NotSupportedError",
+    "OperationalError",
+    "ProgrammingError",
+    "Query",
+    "Run",
+    "Session",
+    "__version__",
+    "datafusion_version",
+    "layout",
+    "run_program",
+    "write_orc",
+]
 
 __version__: str
 datafusion_version: str
@@ -21,20 +43,21 @@ class InternalError(DatabaseError): ...
 class ProgrammingError(DatabaseError): ...
 class NotSupportedError(DatabaseError): ...
 
+@final
 class Session:
-    def __init__(
-        self,
-        settings: Mapping[str, str],
+    def __new__(
+        cls,
+        settings: dict[str, str],
         memory_limit_bytes: int | None,
         threads: int | None,
         batch_rows: int | None,
-    ) -> None: ...
+    ) -> Self: ...
     def another(self) -> Session: ...
     def sql(
         self,
         text: str,
         values: list[tuple[str, Any]] | dict[str, tuple[str, Any]] | None = None,
-        relations: Mapping[str, Query] | None = None,
+        relations: dict[str, Query] | None = None,
         look_up: Callable[[str], Any] | None = None,
     ) -> Query: ...
     def read_orc(self, locations: Sequence[str]) -> Query: ...
@@ -49,10 +72,11 @@ class Session:
     def set(self, name: str, value: str) -> None: ...
     def settings(self) -> list[tuple[str, str | None, str]]: ...
 
+@final
 class Query:
     def start(self, draw: Callable[..., None] | None = None, repeats_interrupt: bool = True) -> Run: ...
     @property
-    def result(self) -> str: ...
+    def result(self) -> Literal["rows", "count", "nothing"]: ...
     def columns(self) -> list[tuple[str, str]]: ...
     def explain(self, verbose: bool, analyze: bool) -> Query: ...
     def project(self, names: Sequence[str]) -> Query: ...
@@ -60,14 +84,19 @@ class Query:
     def __arrow_c_schema__(self) -> object: ...
     def __datafusion_table_provider__(self, session: object | None = None) -> object: ...
 
+@final
 class Run:
     def report(self) -> dict[str, Any]: ...
     def raise_pending(self) -> None: ...
     def __arrow_c_schema__(self) -> object: ...
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
+@final
+class Arguments:
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
 def run_program(arguments: Sequence[str]) -> int: ...
 def write_orc(
-    object: Any, path: str | os.PathLike[str], options: Mapping[str, Any], overwrite: bool
+    object: Any, path: str | os.PathLike[str], options: dict[str, Any], overwrite: bool
 ) -> tuple[int, int]: ...
 def layout(path: str | os.PathLike[str], row_groups: bool, chunks: bool) -> str: ...

@@ -3,6 +3,8 @@
 import datetime as dt
 import decimal
 import gc
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -22,6 +24,23 @@ def con():
     with grampus.connect() as connection:
         yield connection
     gc.collect()
+
+
+@pytest.fixture(scope="session")
+def environment():
+    """The environment of an interpreter that is to import the same package."""
+    return os.environ | {"PYTHONPATH": str(Path(grampus.__file__).resolve().parent.parent)}
+
+
+@pytest.fixture
+def run_python(environment, tmp_path):
+    """Runs another interpreter in an empty folder: the folder of the sources would come before the package."""
+
+    def run(*arguments):
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, cwd=tmp_path)
+
+    return run
 
 
 @pytest.fixture(scope="session")

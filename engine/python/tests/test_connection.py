@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 
@@ -231,7 +229,7 @@ def test_threads_share_a_connection(con, trips):
     assert failures == []
 
 
-def test_forked_child_gets_an_error_and_ends():
+def test_forked_child_gets_an_error_and_ends(run_python):
     program = (
         "import os, grampus\n"
         "con = grampus.connect(); con.sql('SELECT 1').arrow()\n"
@@ -243,7 +241,8 @@ def test_forked_child_gets_an_error_and_ends():
         "    os._exit(0)\n"
         "print('status:', os.waitpid(child, 0)[1])\n"
     )
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    ran = run_python("-c", program)
+    assert ran.returncode == 0, ran.stderr
     assert "before this process was forked" in ran.stdout
     assert "new: [(2,)]" in ran.stdout and "status: 0" in ran.stdout
 

@@ -4,8 +4,6 @@ import datetime as dt
 import decimal
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 
@@ -247,7 +245,7 @@ def test_functions_belong_to_their_connection(con):
         con.session().sql("SELECT mine(1)")
 
 
-def test_the_interpreter_ends_while_a_cancelled_query_calls_a_function():
+def test_the_interpreter_ends_while_a_cancelled_query_calls_a_function(run_python):
     program = """
 import _thread, threading, time, grampus
 con = grampus.connect()
@@ -258,5 +256,5 @@ try:
 except KeyboardInterrupt:
     print("interrupted")
 """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    ended = run_python("-c", program)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "interrupted\n", "")

@@ -1,7 +1,6 @@
 """Tables from and to other libraries and files."""
 
 import decimal
-import subprocess
 import sys
 
 import pandas as pd
@@ -150,13 +149,14 @@ def test_failed_write_leaves_nothing(con, tmp_path):
         grampus.write_orc(pa.table({"a": [1]}), path / "under_a_file.orc")
 
 
-def test_import_needs_no_other_library_and_no_cuda():
+def test_import_needs_no_other_library_and_no_cuda(run_python):
     program = (
         "import sys, grampus; grampus.connect().sql('SELECT 1');"
         "print(sorted(m for m in sys.modules if m in ('pandas', 'polars', 'pyarrow', 'torch')));"
         "print([line for line in open('/proc/self/maps') if 'libcuda' in line or 'nvrtc' in line])"
     )
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    ran = run_python("-c", program)
+    assert ran.returncode == 0, ran.stderr
     assert ran.stdout.split() == ["[]", "[]"]
 
 
