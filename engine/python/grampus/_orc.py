@@ -59,5 +59,9 @@ def layout(path: str | os.PathLike[str], *, row_groups: bool = True, chunks: boo
 
     Raises Error if the file is no ORC file, and OSError if it cannot be opened.
     """
-    report: dict[str, Any] = json.loads(_grampus.layout(os.fspath(path), row_groups, chunks))
+    try:
+        text = _grampus.layout(path, row_groups, chunks)
+    except OSError as failure:
+        raise type(failure)(f"cannot open {os.fspath(path)}: {failure}") from None
+    report: dict[str, Any] = json.loads(text)
     return report

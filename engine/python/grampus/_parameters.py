@@ -17,6 +17,8 @@ def parameters(given: Sequence[Any] | Mapping[str, Any]) -> list[tuple[str, Any]
     Raises TypeError if a value has no SQL type.
     """
     if isinstance(given, Mapping):
+        if not all(isinstance(name, str) for name in given):
+            raise TypeError("the keys of params are names of placeholders, as 'a' for $a")
         return {name.removeprefix("$"): _pair(value) for name, value in given.items()}
     if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
         raise TypeError("params is a sequence for ? or $1, $2, …, or a mapping for $name")
@@ -62,7 +64,9 @@ def _pair(value: Any) -> tuple[str, Any]:
         return "str", str(value)
     if isinstance(value, (list, tuple)):
         return "list", [_pair(item) for item in value]
-    if isinstance(value, dict) and all(isinstance(name, str) for name in value):
+    if isinstance(value, dict):
+        if not value or not all(isinstance(name, str) for name in value):
+            raise TypeError("a parameter that is a dict is a struct: it has at least one key, and each is a text")
         return "struct", [(name, _pair(item)) for name, item in value.items()]
     raise TypeError(f"a parameter cannot be of type {type(value).__name__}")
 
@@ -72,12 +76,14 @@ def _of_numpy(value: Any) -> Any:
     kind = getattr(getattr(value, "dtype", None), "kind", "")
     if kind in ("M", "m") and str(value.dtype).endswith(("[ps]", "[fs]", "[as]")):
         raise TypeError(f"a parameter cannot be of type {value.dtype}: SQL has nanoseconds at most")
+    if kind == "m" and str(value.dtype).endswith(("[Y]", "[M]")):
+        raise TypeError(f"a parameter cannot be of type {value.dtype}: months and years are no durations")
     if kind == "M":
         import pandas  # which keeps nanoseconds; numpy makes a number of them
 
         value = pandas.Timestamp(value) if getattr(value, "ndim", 0) == 0 else list(pandas.DatetimeIndex(value))
     elif kind == "m":
-        import pandas  # likewise; it refuses months and years, which are no durations
+        import pandas  # likewise
 
         value = pandas.Timedelta(value) if getattr(value, "ndim", 0) == 0 else list(pandas.TimedeltaIndex(value))
     elif hasattr(value, "tolist"):

@@ -83,8 +83,10 @@ def test_damaged_file_is_named(con, tmp_path):
         con.read_orc(path)
     with pytest.raises(grampus.Error, match="a.orc: not an ORC file"):
         grampus.layout(path)
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match=str(tmp_path)):
         grampus.layout(tmp_path)
+    with pytest.raises(FileNotFoundError, match="no_such.orc"):
+        grampus.layout(tmp_path / "no_such.orc")
 
 
 def test_objects_without_a_stream_are_refused(con):

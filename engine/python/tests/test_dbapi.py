@@ -250,3 +250,6 @@ def test_durations_keep_what_they_have_or_are_refused():
     for refused in (pd.Timedelta(1, "ns"), np.timedelta64(1, "ns"), np.timedelta64(1, "ps")):
         with pytest.raises(TypeError, match="nanoseconds"):
             con.sql(moment, [refused])
+    for refused in (np.timedelta64(1, "M"), np.array([1], "timedelta64[Y]")):
+        with pytest.raises(TypeError, match="months and years"):
+            con.sql(moment, [refused])

@@ -112,8 +112,13 @@ def test_parameters_that_cannot_be_are_refused(con):
         con.sql("SELECT $1", [2**70])
     with pytest.raises(TypeError, match="of type object"):
         con.sql("SELECT $1", [object()])
+    for refused in ({}, {1: 2}):
+        with pytest.raises(TypeError, match="a dict is a struct"):
+            con.sql("SELECT $1", [refused])
     with pytest.raises(TypeError, match="sequence"):
         con.sql("SELECT $1", "text")
+    with pytest.raises(TypeError, match="names of placeholders"):
+        con.sql("SELECT $1", {1: 2})
     with pytest.raises(grampus.Error):
         con.sql("SELECT $1 + 1 AS a").arrow()
 
