@@ -44,6 +44,16 @@ def test_tables_of_every_library(con, tmp_path):
     assert used
 
 
+def test_nan_is_null_in_frames_of_pandas_alone(con):
+    values = [1.0, float("nan")]
+    for library, make in (("pandas", pd.DataFrame), ("polars", pl.DataFrame), ("pyarrow", pa.table)):
+        frame = make({"a": values})
+        nulls = con.sql("SELECT count(*) FILTER (WHERE a IS NULL) FROM frame").fetchall()
+        con.register("registered", frame)
+        assert nulls == con.sql("SELECT count(*) FILTER (WHERE a IS NULL) FROM registered").fetchall()
+        assert nulls == [(1 if library == "pandas" else 0,)], library
+
+
 def test_orc_is_still_skipped_through_a_variable(con, trips):
     late = con.read_orc(trips[0]).filter("id >= 90000")
     relation = con.sql("SELECT count(*) FROM late WHERE id >= 99000")
