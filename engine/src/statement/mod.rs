@@ -29,6 +29,7 @@
 //! json_forms         operators and paths of JSON
 //! operators          ** GLOB BETWEEN SYMMETRIC, list comprehensions
 //! extra_words        ASOF JOIN, MATERIALIZED, CREATE FUNCTION
+//! nested_pivots      PIVOT and UNPIVOT inside of other statements
 //! extra_statements   PIVOT, UNPIVOT, SET VARIABLE, DROP MACRO
 //! scope              the common table expressions that a place sees
 //! wildcards          COLUMNS(…), * RENAME, struct.*
@@ -70,6 +71,7 @@ pub mod logical_plan;
 pub(crate) mod long_chains;
 mod macros;
 mod names;
+mod nested_pivots;
 mod new_table;
 mod operators;
 mod options;

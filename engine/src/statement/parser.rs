@@ -5,8 +5,6 @@
 //! spaces in the place of a table's head, and of the options that `CopyOptions` reads. So places in errors stay. The
 //! queries are marked afterwards.
 
-use std::ops::Range;
-
 use datafusion::common::plan_datafusion_err;
 use datafusion::error::Result;
 use datafusion::execution::SessionState;
@@ -17,10 +15,11 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 use super::copy_options::CopyOptions;
 use super::depth::check_depth;
+use super::nested_pivots::blank;
 use super::text::{begins_query, is_keyword, offset, statements};
 use super::{
-    copy_options, create_table_as, dialect, distinct_from, extra_words, long_chains, placeholders, secrets,
-    shown_tables, summary,
+    copy_options, create_table_as, dialect, distinct_from, extra_words, long_chains, nested_pivots, placeholders,
+    secrets, shown_tables, summary,
 };
 
 const SUMMARIZE: &str = "SUMMARIZE";
@@ -40,7 +39,9 @@ pub fn parse_statements(state: &SessionState, text: &str) -> Result<Vec<Statemen
     let options = &state.config_options().sql_parser;
     let dialect = dialect::of_session(state)?;
     check_depth(text, dialect.as_ref())?;
-    let (text, unread) = readable(&extra_words::replaced(text, dialect.as_ref()), dialect.as_ref());
+    let text = extra_words::replaced(text, dialect.as_ref());
+    let (text, pivots) = nested_pivots::take(&text, dialect.as_ref(), options.recursion_limit.get())?;
+    let (text, unread) = readable(&text, dialect.as_ref());
     let mut parser = DFParserBuilder::new(text.as_str())
         .with_dialect(dialect.as_ref())
         .with_recursion_limit(options.recursion_limit.get())
@@ -57,6 +58,7 @@ pub fn parse_statements(state: &SessionState, text: &str) -> Result<Vec<Statemen
         }
     }
     for statement in &mut statements {
+        nested_pivots::put(statement, &pivots);
         copy_options::compress_by_name(statement);
         shown_tables::query(state, statement);
         if text.contains('?') {
@@ -141,13 +143,6 @@ fn readable(text: &str, dialect: &dyn Dialect) -> (String, Vec<(usize, Unread)>)
         }
     }
     (readable, unread)
-}
-
-/// Puts spaces in the place of what the parser does not read.
-fn blank(text: &mut String, range: Range<usize>) {
-    let letter = |letter| if letter == '\n' { '\n' } else { ' ' };
-    let blank: String = text[range.clone()].chars().map(letter).collect();
-    text.replace_range(range, &blank);
 }
 
 fn is_summarize(token: &Token) -> bool {
