@@ -10,7 +10,7 @@ use std::ops::{ControlFlow, Range};
 
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{Query, Statement as SqlStatement, TableFactor, VisitorMut};
+use datafusion::sql::sqlparser::ast::{Query, SetExpr, Statement as SqlStatement, TableFactor, VisitorMut};
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -61,7 +61,7 @@ pub(super) fn take(text: &str, dialect: &dyn Dialect, depth: usize) -> Result<(S
     Ok((text, pivots))
 }
 
-/// Puts the queries in the place of their names.
+/// Puts the queries in the place of those that read their names.
 pub(super) fn put(statement: &mut Statement, pivots: &Pivots) {
     if !pivots.is_empty() {
         expressions::visit(statement, &mut Insertion(pivots));
@@ -74,15 +74,16 @@ impl VisitorMut for Insertion<'_> {
     type Break = ();
 
     // Before its parts, so that queries inside of the query are put too.
-    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
-        if let TableFactor::Table { name, alias, .. } = factor
-            && let Some(query) = self.0.get(&name.to_string())
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        if let SetExpr::Select(select) = query.body.as_ref()
+            && let [from] = select.from.as_slice()
+            && let TableFactor::Table { name, .. } = &from.relation
+            && let Some(pivot) = self.0.get(&name.to_string())
         {
-            *factor = TableFactor::Derived {
-                lateral: false,
-                subquery: query.clone(),
-                alias: alias.take(),
-                sample: None,
+            let with = query.with.take();
+            *query = Query {
+                with,
+                ..pivot.as_ref().clone()
             };
         }
         ControlFlow::Continue(())
