@@ -6,9 +6,11 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    ObjectName, OneOrManyWithParens, Value, Visit, Visitor, VisitorMut,
+    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, OneOrManyWithParens, Value, Visit,
+    Visitor, VisitorMut,
 };
+
+use super::operators::call;
 
 /// Functions with a path, and the functions that they become.
 const WITH_PATHS: [(&str, &str); 4] = [
@@ -40,7 +42,7 @@ impl VisitorMut for JsonForms {
                     _ => return ControlFlow::Continue(()),
                 };
                 let value = left.as_ref().clone();
-                *expr = call(function, value, path(right));
+                *expr = call(function, std::iter::once(value).chain(path(right)).collect());
             }
             Expr::Function(function) => {
                 let name = function.name.to_string().to_ascii_lowercase();
@@ -52,7 +54,7 @@ impl VisitorMut for JsonForms {
                         FunctionArg::Unnamed(FunctionArgExpr::Expr(key)) => Some(path(key)),
                         _ => None,
                     });
-                    *expr = call(own, value.clone(), keys.flatten().collect());
+                    *expr = call(own, std::iter::once(value.clone()).chain(keys.flatten()).collect());
                 }
             }
             _ => {}
@@ -95,26 +97,6 @@ fn tightly_bound(expr: &Expr) -> Option<Expr> {
 fn access(op: BinaryOperator, left: Expr, right: Expr) -> Expr {
     let (left, right) = (Box::new(left), Box::new(right));
     Expr::BinaryOp { left, op, right }
-}
-
-fn call(name: &str, value: Expr, keys: Vec<Expr>) -> Expr {
-    let args = std::iter::once(value).chain(keys);
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new(name)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList {
-            duplicate_treatment: None,
-            args: args
-                .map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)))
-                .collect(),
-            clauses: Vec::new(),
-        }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
 }
 
 /// The operand that is written first.

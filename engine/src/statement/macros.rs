@@ -14,13 +14,13 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectNamePart, Select,
-    SelectItem, Value, Visit, VisitMut, Visitor, VisitorMut,
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectNamePart, Select, Value,
+    Visit, VisitMut, Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
-use super::expressions;
+use super::expressions::{self, name_by_text};
 
 /// Functions by name: the expression for each number of arguments.
 #[rustfmt::skip]
@@ -135,15 +135,7 @@ impl VisitorMut for Calls<'_> {
     type Break = ();
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        for item in &mut select.projection {
-            if let SelectItem::UnnamedExpr(expr) = item
-                && self.has_call(expr)
-            {
-                let alias = Ident::with_quote('"', expr.to_string());
-                let expr = expr.clone();
-                *item = SelectItem::ExprWithAlias { expr, alias };
-            }
-        }
+        name_by_text(&mut select.projection, |expr| self.has_call(expr));
         ControlFlow::Continue(())
     }
 

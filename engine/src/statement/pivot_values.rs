@@ -17,7 +17,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::expressions;
-use super::scope::{Planner, Scope, parsed_query};
+use super::scope::{Planner, Scope, Scopes, parsed_query};
 
 /// Columns of one pivot.
 const MAX_VALUES: usize = 10_000;
@@ -47,7 +47,7 @@ pub(super) async fn list(state: &SessionState, statement: &mut Statement, planne
 
 #[derive(Default)]
 struct Search {
-    scopes: Vec<Scope>,
+    scopes: Scopes,
     found: Option<(Scope, TableFactor)>,
 }
 
@@ -55,13 +55,12 @@ impl VisitorMut for Search {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        let around = self.scopes.last().cloned().unwrap_or_default();
-        self.scopes.push(around.within(query));
+        self.scopes.enter(query);
         ControlFlow::Continue(())
     }
 
     fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.scopes.pop();
+        self.scopes.leave();
         ControlFlow::Continue(())
     }
 
@@ -70,8 +69,7 @@ impl VisitorMut for Search {
             && let TableFactor::Pivot { value_source, .. } = factor
             && !matches!(value_source, PivotValueSource::List(_))
         {
-            let scope = self.scopes.last().cloned().unwrap_or_default();
-            self.found = Some((scope, factor.clone()));
+            self.found = Some((self.scopes.here(), factor.clone()));
         }
         ControlFlow::Continue(())
     }

@@ -19,7 +19,7 @@ pub(super) struct Scope(Vec<With>);
 
 impl Scope {
     /// The scope in a query at this place.
-    pub(super) fn within(&self, query: &Query) -> Self {
+    fn within(&self, query: &Query) -> Self {
         let mut scope = self.clone();
         // A common table expression sees those before it.
         for with in &mut scope.0 {
@@ -69,6 +69,27 @@ impl Scope {
             select.from = from;
         }
         Ok(self.plan(state, query, planner).await?.schema().clone())
+    }
+}
+
+/// The scopes of the queries around a visitor's place, the innermost last.
+#[derive(Debug, Default)]
+pub(super) struct Scopes(Vec<Scope>);
+
+impl Scopes {
+    /// The scope of the innermost query.
+    pub(super) fn here(&self) -> Scope {
+        self.0.last().cloned().unwrap_or_default()
+    }
+
+    /// Goes into a query.
+    pub(super) fn enter(&mut self, query: &Query) {
+        self.0.push(self.here().within(query));
+    }
+
+    /// Leaves the innermost query.
+    pub(super) fn leave(&mut self) {
+        self.0.pop();
     }
 }
 

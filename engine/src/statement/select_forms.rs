@@ -27,6 +27,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
+use super::expressions::name_by_text;
 use super::row_memberships::{Form, has_membership, replace_in_condition};
 use super::{like_escapes, set_operations};
 
@@ -104,15 +105,7 @@ impl VisitorMut for SelectForms {
             select.flavor = SelectFlavor::Standard;
         }
         name_casts(&mut select.projection);
-        for item in &mut select.projection {
-            if let SelectItem::UnnamedExpr(expr) = item
-                && has_membership(expr)
-            {
-                let alias = Ident::with_quote('"', expr.to_string());
-                let expr = expr.clone();
-                *item = SelectItem::ExprWithAlias { expr, alias };
-            }
-        }
+        name_by_text(&mut select.projection, has_membership);
         select.selection.iter_mut().for_each(replace_in_condition);
         ControlFlow::Continue(())
     }

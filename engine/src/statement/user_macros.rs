@@ -10,11 +10,11 @@ use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, MacroDefinition, ObjectName, Query, Select,
-    SelectItem, TableAlias, TableFactor, Visit, VisitMut, Visitor, VisitorMut,
+    TableAlias, TableFactor, Visit, VisitMut, Visitor, VisitorMut,
 };
 
 use super::definitions::{Macro, Macros};
-use super::expressions;
+use super::expressions::{self, name_by_text};
 
 /// Macros within macros.
 const MAX_DEPTH: usize = 32;
@@ -57,15 +57,7 @@ impl VisitorMut for Calls<'_> {
     type Break = ();
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        for item in &mut select.projection {
-            if let SelectItem::UnnamedExpr(expr) = item
-                && self.has_call(expr)
-            {
-                let alias = Ident::with_quote('"', expr.to_string());
-                let expr = expr.clone();
-                *item = SelectItem::ExprWithAlias { expr, alias };
-            }
-        }
+        name_by_text(&mut select.projection, |expr| self.has_call(expr));
         ControlFlow::Continue(())
     }
 

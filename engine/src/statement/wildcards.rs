@@ -21,7 +21,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::expressions;
 use super::operators::call;
-use super::scope::{Planner, Scope};
+use super::scope::{Planner, Scope, Scopes};
 use crate::relations::chosen_columns::{Choice, excluded};
 
 /// Select lists of one statement. Each of them needs one more planning.
@@ -49,7 +49,7 @@ pub(super) async fn expand(state: &SessionState, statement: &mut Statement, plan
 /// Looks for the first select list to expand, the inner ones first.
 #[derive(Default)]
 struct Search {
-    scopes: Vec<Scope>,
+    scopes: Scopes,
     found: Option<(Scope, Box<Select>)>,
 }
 
@@ -57,13 +57,12 @@ impl VisitorMut for Search {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        let around = self.scopes.last().cloned().unwrap_or_default();
-        self.scopes.push(around.within(query));
+        self.scopes.enter(query);
         ControlFlow::Continue(())
     }
 
     fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.scopes.pop();
+        self.scopes.leave();
         ControlFlow::Continue(())
     }
 
@@ -72,8 +71,7 @@ impl VisitorMut for Search {
         if is_new
             && (select.projection.iter().any(|item| is_wildcard(item, &select.from)) || has_choice(&select.selection))
         {
-            let scope = self.scopes.last().cloned().unwrap_or_default();
-            self.found = Some((scope, Box::new(select.clone())));
+            self.found = Some((self.scopes.here(), Box::new(select.clone())));
         }
         ControlFlow::Continue(())
     }
