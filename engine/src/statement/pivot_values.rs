@@ -12,8 +12,8 @@ use datafusion::execution::SessionState;
 use datafusion::physical_plan::collect;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType, Expr, ExprWithAlias, PivotValueSource, Query, SelectItem, SetExpr, TableFactor, Value,
-    VisitorMut,
+    CastKind, DataType, Expr, ExprWithAlias, PivotValueSource, Query, SelectItem, SetExpr, Statement as SqlStatement,
+    TableFactor, Value, VisitorMut,
 };
 
 use super::expressions;
@@ -32,8 +32,13 @@ pub(super) fn are_open(statement: &Statement) -> bool {
 /// Lists the values of a statement's pivots.
 ///
 /// # Errors
-/// If a table cannot be read, or has too many values.
+/// If a table cannot be read, or has too many values. In a view: its values would stay those that are there now.
 pub(super) async fn list(state: &SessionState, statement: &mut Statement, planner: Planner) -> Result<()> {
+    if matches!(statement, Statement::Statement(inner) if matches!(inner.as_ref(), SqlStatement::CreateView(_)))
+        && are_open(statement)
+    {
+        return plan_err!("a view would keep the values that its pivot has now: list them, … ON c IN ('a', 'b')");
+    }
     loop {
         let mut search = Search::default();
         expressions::visit(statement, &mut search);
