@@ -1,4 +1,4 @@
-//! Placeholders of a statement: [`number`] gives each `?` a number, and [`fill`] puts values in their places.
+//! Placeholders of a statement: `number` gives each `?` a number, and [`fill`] puts values in their places.
 //!
 //! A value becomes a literal of the statement's tree, never of its text. So it has a type before the statement is
 //! planned, and can stand wherever a literal can.
