@@ -32,7 +32,7 @@
 //! | `named_tables`, `completion` | tables of unfinished statements; ends of unfinished words |
 //! | `line_helper` | completion, colours, the end of a statement |
 //! | `user_files`, `interactive` | history and statements of the user; the line editor's loop |
-//! | [`subcommands`] | `demo`, `layout`, `taxi generate`, `convert`, `device`, `nvme`, `bench` |
+//! | `subcommands` | `demo`, `layout`, `taxi generate`, `convert`, `device`, `nvme`, `bench` |
 //!
 //! **Invariant:** no file here parses ORC. Queries read it through the library `grampus`, layouts through
 //! `grampus-orc-layout`.
