@@ -3,7 +3,7 @@
 use datafusion::common::not_impl_err;
 use datafusion::error::Result;
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
+use datafusion::sql::sqlparser::ast::{ObjectName, Statement as SqlStatement};
 
 /// Refuses such a statement.
 ///
@@ -40,6 +40,10 @@ fn instead_of(statement: &SqlStatement) -> Option<(&'static str, &'static str)> 
         SqlStatement::AlterTable(_) => (
             "ALTER TABLE",
             "files keep their columns; write CREATE VIEW, or CREATE EXTERNAL TABLE … AS SELECT …",
+        ),
+        SqlStatement::Drop { names, .. } if names.iter().any(is_path) => (
+            "DROP of a file",
+            "a path is no table of the session, and its files stay; delete them by the system's means",
         ),
         SqlStatement::Truncate(_) => ("TRUNCATE", "write INSERT OVERWRITE t SELECT * FROM t WHERE false"),
         SqlStatement::CreateIndex(_) => (
@@ -97,6 +101,12 @@ fn instead_of(statement: &SqlStatement) -> Option<(&'static str, &'static str)> 
     })
 }
 
+/// Whether a name is a text in single quotation marks, as paths are.
+fn is_path(name: &ObjectName) -> bool {
+    let last = name.0.last().and_then(|part| part.as_ident());
+    last.is_some_and(|ident| ident.quote_style == Some('\''))
+}
+
 const RETURNING: (&str, &str) = ("RETURNING", "query the rows in a statement of its own");
 
 #[cfg(test)]
@@ -119,6 +129,7 @@ mod tests {
             ("INSERT INTO t VALUES (1) ON CONFLICT DO NOTHING", "NOT EXISTS"),
             ("INSERT INTO t VALUES (1) RETURNING a", "of its own"),
             ("PRAGMA table_info('t')", "DESCRIBE"),
+            ("DROP TABLE 'x.orc'", "files stay"),
         ] {
             let statement = DFParser::parse_sql(sql).expect(sql).pop_front().expect("a statement");
             let error = refuse(&statement).expect_err(sql).to_string();
