@@ -1,7 +1,9 @@
 //! [`visit`]: all expressions of a statement, also of one that is explained or copied. [`name_by_text`]: their names.
 
+use std::ops::ControlFlow;
+
 use datafusion::sql::parser::{CopyToSource, Statement};
-use datafusion::sql::sqlparser::ast::{Expr, Ident, SelectItem, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{Expr, Function, Ident, SelectItem, Visit, VisitMut, Visitor, VisitorMut};
 
 /// Passes the expressions to a visitor that never stops early.
 pub(super) fn visit(statement: &mut Statement, visitor: &mut impl VisitorMut<Break = ()>) {
@@ -27,4 +29,20 @@ pub(super) fn name_by_text(items: &mut [SelectItem], is_changed: impl Fn(&Expr) 
             *item = SelectItem::ExprWithAlias { expr, alias };
         }
     }
+}
+
+/// Whether an expression has such a call in it.
+pub(super) fn has_call(expr: &Expr, is_one: impl Fn(&Function) -> bool) -> bool {
+    struct Search<F>(F);
+    impl<F: Fn(&Function) -> bool> Visitor for Search<F> {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::Function(call) if (self.0)(call) => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    Visit::visit(expr, &mut Search(is_one)).is_break()
 }

@@ -15,12 +15,12 @@ use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectNamePart, Select, Value,
-    Visit, VisitMut, Visitor, VisitorMut,
+    VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
-use super::expressions::{self, name_by_text};
+use super::expressions::{self, has_call, name_by_text};
 
 /// Functions by name: the expression for each number of arguments.
 #[rustfmt::skip]
@@ -135,7 +135,9 @@ impl VisitorMut for Calls<'_> {
     type Break = ();
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        name_by_text(&mut select.projection, |expr| self.has_call(expr));
+        name_by_text(&mut select.projection, |expr| {
+            has_call(expr, |call| self.forms(call).is_some())
+        });
         ControlFlow::Continue(())
     }
 
@@ -165,21 +167,6 @@ impl Calls<'_> {
         let state = self.state;
         let is_known = state.udf(&name).is_ok() || state.udaf(&name).is_ok() || state.udwf(&name).is_ok();
         (!is_known).then_some(forms.as_slice())
-    }
-
-    fn has_call(&self, expr: &Expr) -> bool {
-        struct Search<'a>(&'a Calls<'a>);
-        impl Visitor for Search<'_> {
-            type Break = ();
-
-            fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-                match expr {
-                    Expr::Function(call) if self.0.forms(call).is_some() => ControlFlow::Break(()),
-                    _ => ControlFlow::Continue(()),
-                }
-            }
-        }
-        expr.visit(&mut Search(self)).is_break()
     }
 }
 

@@ -10,11 +10,11 @@ use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, MacroDefinition, ObjectName, Query, Select,
-    TableAlias, TableFactor, Visit, VisitMut, Visitor, VisitorMut,
+    TableAlias, TableFactor, VisitMut, VisitorMut,
 };
 
 use super::definitions::{Macro, Macros};
-use super::expressions::{self, name_by_text};
+use super::expressions::{self, has_call, name_by_text};
 
 /// Macros within macros.
 const MAX_DEPTH: usize = 32;
@@ -57,7 +57,9 @@ impl VisitorMut for Calls<'_> {
     type Break = ();
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        name_by_text(&mut select.projection, |expr| self.has_call(expr));
+        name_by_text(&mut select.projection, |expr| {
+            has_call(expr, |call| self.find(&call.name).is_some())
+        });
         ControlFlow::Continue(())
     }
 
@@ -152,21 +154,6 @@ impl Calls<'_> {
     fn fail(&mut self, error: DataFusionError) -> ControlFlow<()> {
         self.error.get_or_insert(error);
         ControlFlow::Continue(())
-    }
-
-    fn has_call(&self, expr: &Expr) -> bool {
-        struct Search<'a>(&'a Calls<'a>);
-        impl Visitor for Search<'_> {
-            type Break = ();
-
-            fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-                match expr {
-                    Expr::Function(call) if self.0.find(&call.name).is_some() => ControlFlow::Break(()),
-                    _ => ControlFlow::Continue(()),
-                }
-            }
-        }
-        Visit::visit(expr, &mut Search(self)).is_break()
     }
 }
 
