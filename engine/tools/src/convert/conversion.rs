@@ -1,23 +1,27 @@
 //! [`Conversion`]: one input on its way into one or more output files.
 //!
 //! For each batch of the input:
-//! 1. cast its columns to their stored types;
+//! 1. read it and cast its columns to their stored types: on another thread, if the input has several;
 //! 2. report its rows to the progress function, which may cancel;
 //! 3. write it, cut where an output file reaches its number of rows.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::sync_channel;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use grampus_orc_layout::LayoutError;
 use grampus_orc_layout::write::{stored_schema, to_stored};
 
-use super::input::Fault;
+use super::input::{Batches, Fault};
 use super::input_files;
 use super::options::{ConvertOptions, ConvertReport};
 use super::output_file::OutputFile;
 use crate::error::ToolError;
+
+/// Batches that are read before the writer needs them.
+const BATCHES_AHEAD: usize = 8;
 
 /// An opened input and the state of its outputs.
 pub(super) struct Conversion<'a> {
@@ -29,7 +33,8 @@ pub(super) struct Conversion<'a> {
     staged: PathBuf,
     /// The schema of the outputs.
     schema: SchemaRef,
-    batches: Box<dyn Iterator<Item = Result<RecordBatch, Fault>>>,
+    /// `None`: another thread reads them.
+    batches: Option<Batches>,
     outputs: usize,
 }
 
@@ -57,7 +62,7 @@ impl<'a> Conversion<'a> {
             target,
             staged,
             schema: schema.map_err(|error| unstorable(error).in_input(path))?,
-            batches: input.batches,
+            batches: Some(input.batches),
             outputs: 0,
         })
     }
@@ -68,9 +73,41 @@ impl<'a> Conversion<'a> {
         progress: &(dyn Fn(u64) -> ControlFlow<()> + Sync),
         report: &mut ConvertReport,
     ) -> Result<(), ToolError> {
+        let schema = SchemaRef::clone(&self.schema);
+        let stored = move |batch: Result<RecordBatch, Fault>| {
+            batch.and_then(|batch| to_stored(&batch, &schema).map_err(unstorable))
+        };
+        let Some(batches) = self.batches.take() else {
+            return Ok(());
+        };
+        let batches = batches.map(stored);
+        let has_threads = (self.options.threads.as_ref()).is_some_and(|threads| threads.count() > 1);
+        if !has_threads {
+            return self.write(batches, progress, report);
+        }
+        std::thread::scope(|scope| {
+            let (sender, receiver) = sync_channel(BATCHES_AHEAD);
+            scope.spawn(move || {
+                for batch in batches {
+                    // After an error, nothing is received any more.
+                    if sender.send(batch).is_err() {
+                        return;
+                    }
+                }
+            });
+            self.write(receiver.into_iter(), progress, report)
+        })
+    }
+
+    /// Writes all batches.
+    fn write(
+        &mut self,
+        batches: impl Iterator<Item = Result<RecordBatch, Fault>>,
+        progress: &(dyn Fn(u64) -> ControlFlow<()> + Sync),
+        report: &mut ConvertReport,
+    ) -> Result<(), ToolError> {
         let mut output = self.start()?;
-        while let Some(batch) = self.batches.next() {
-            let batch = batch.and_then(|b| to_stored(&b, &self.schema).map_err(unstorable));
+        for batch in batches {
             let mut batch = batch.map_err(|fault| self.failed(fault))?;
             if progress(batch.num_rows() as u64).is_break() {
                 return Err(ToolError::Cancelled);

@@ -18,8 +18,11 @@ pub(super) const BATCH_ROWS: usize = 8192;
 pub(super) struct Input {
     /// The schema of the batches: the wanted columns in the wanted order.
     pub(super) schema: SchemaRef,
-    pub(super) batches: Box<dyn Iterator<Item = Result<RecordBatch, Fault>>>,
+    pub(super) batches: Batches,
 }
+
+/// The batches of a file. Another thread than the writer's may read them.
+pub(super) type Batches = Box<dyn Iterator<Item = Result<RecordBatch, Fault>> + Send>;
 
 impl Input {
     /// An input whose reader yields columns in another order: `order` gives the reader's position of each column of
@@ -27,7 +30,7 @@ impl Input {
     pub(super) fn reordered(
         schema: Schema,
         order: Vec<usize>,
-        batches: impl Iterator<Item = Result<RecordBatch, ArrowError>> + 'static,
+        batches: impl Iterator<Item = Result<RecordBatch, ArrowError>> + Send + 'static,
     ) -> Self {
         let reorder = move |batch: Result<RecordBatch, ArrowError>| Ok(batch?.project(&order)?);
         Self {
