@@ -364,3 +364,33 @@ fn late_text_of_csv_files_ends_in_advice() {
     let rows = printed(folder, &["--format", "csv", "-c", declared]);
     assert!(rows.ends_with("late\n"), "{rows}");
 }
+
+#[test]
+fn csv_files_of_one_table_have_the_same_columns() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for (name, text) in [
+        ("1.csv", "a,b\n1,2\n"),
+        ("2.csv", "a,b\n3,4\n"),
+        ("swapped.csv", "b,a\n5,6\n"),
+        ("more.csv", "a,b,c\n7,8,9\n"),
+    ] {
+        fs::write(folder.join(name), text).unwrap();
+    }
+    for files in ["'[12].csv'", "read_csv(['2.csv', '1.csv'])"] {
+        let sum = format!("SELECT sum(a), sum(b) FROM {files}");
+        let rows = printed(folder, &["--format", "csv", "-c", &sum]);
+        assert_eq!(rows.lines().nth(1), Some("4,6"), "{files}");
+    }
+    for (files, other) in [
+        ("'[1s]*.csv'", "swapped.csv: the columns are b, a, and a, b in "),
+        (
+            "read_csv(['1.csv', 'swapped.csv'], union_by_name = true)",
+            "swapped.csv: the columns are b, a",
+        ),
+        ("read_csv(['1.csv', 'more.csv'])", "more.csv: the columns are a, b, c"),
+    ] {
+        let error = failure(folder, &["-c", &format!("SELECT * FROM {files}")]);
+        assert!(error.contains(other) && error.contains("UNION ALL BY NAME"), "{error}");
+    }
+}

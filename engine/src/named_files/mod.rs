@@ -3,6 +3,7 @@
 //! ```text
 //! file_error      FileError: a file that cannot be read
 //! common_schema   the schema of files that store a column with different types
+//! headings        CSV files of one table with different columns
 //! leading_zeros   columns of CSV files that are text, because their numbers have leading zeros
 //! repeated_names  columns of CSV files whose heading repeats a name
 //! named_morsels   the steps of reading one file, with the file's name in their errors
@@ -12,6 +13,7 @@
 
 mod common_schema;
 pub(crate) mod file_error;
+mod headings;
 mod leading_zeros;
 pub(crate) mod named_format;
 mod named_morsels;

@@ -21,6 +21,7 @@ use object_store::{ObjectMeta, ObjectStore};
 
 use super::common_schema::{common_schema, without_claims};
 use super::file_error::FileName;
+use super::headings;
 use super::leading_zeros;
 use super::named_source::NamedSource;
 use super::repeated_names::numbered_columns;
@@ -85,6 +86,10 @@ impl NamedFormat {
             return Ok(schema);
         };
         let has_header = csv.has_header().unwrap_or(state.config_options().catalog.has_header);
+        if has_header && objects.len() > 1 {
+            let name = |object: &ObjectMeta| self.file_name(store, object).file;
+            headings::check(csv, state, store, objects, name).await?;
+        }
         leading_zeros::with_texts(csv, has_header, store, objects, schema).await
     }
 
