@@ -12,6 +12,7 @@
 //! | `exact_sums` | sums and averages that wrap around | |
 //! | `date_comparisons` | DATE beside TIMESTAMP | |
 //! | `date_differences` | `date - date` | |
+//! | `date_intervals` | `date + interval` of less than a day | |
 //! | `short_timestamps` | timestamps without seconds | |
 //! | `sound_pushdown` | `FilterPushdown` past columns of one name | #25244, #25296 |
 //! | `sound_simplification` | `simplify_expressions`, which merges IN lists | #24246 |
@@ -46,6 +47,7 @@ mod computed_keys;
 mod constant;
 mod date_comparisons;
 mod date_differences;
+mod date_intervals;
 mod decimal_comparisons;
 mod decimal_literals;
 pub(crate) mod drawn_once;
@@ -119,7 +121,9 @@ pub(crate) fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     let planner = Arc::new(WrittenNumbers);
     let session = builder.config().take().unwrap_or_default();
     builder = builder.with_config(session.with_extension(Arc::clone(&planner)));
-    builder.expr_planners().get_or_insert_default().insert(0, planner);
+    let planners = builder.expr_planners().get_or_insert_default();
+    planners.insert(0, planner);
+    planners.insert(0, Arc::new(date_intervals::DateIntervals));
     let rules = &mut builder.analyzer().get_or_insert_with(Analyzer::new).rules;
     let casts = rules.iter().position(|rule| rule.name() == "type_coercion");
     let at = casts.unwrap_or(rules.len());
