@@ -25,6 +25,9 @@ pub struct GrampusConfig {
     pub batch_rows: Option<usize>,
     /// Initial values of the `grampus.*` settings.
     pub options: GrampusOptions,
+    /// Whether statements open no files but those of the tables that the program registers, and write none. Tables in
+    /// memory may change, and queries may spill.
+    pub is_confined: bool,
 }
 
 /// The memory that the queries of a session may use.

@@ -2,9 +2,9 @@
 //!
 //! The aggregates of a value see the rows with this value, as by `FILTER`. Groups are those of all columns that neither
 //! the aggregates nor `c` name. A column is named by its value, and by its aggregate if there are several or it has an
-//! alias.
+//! alias. A name that another column has gets a number: `a_1`.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, plan_err};
@@ -65,6 +65,10 @@ pub(super) fn plan(pivot: TableFactor, context: &mut dyn RelationPlannerContext)
 
     let mut aggregates = Vec::new();
     let mut outputs = groups.clone();
+    let mut names = Names::default();
+    for column in schema.columns().iter().filter(|column| !named.contains(column)) {
+        names.add(&column.name);
+    }
     for value in values {
         let (texts, filter) = value_of(value, &keys, &schema, context)?;
         for cell in &cells {
@@ -74,13 +78,38 @@ pub(super) fn plan(pivot: TableFactor, context: &mut dyn RelationPlannerContext)
             if let Some(default) = &default {
                 output = datafusion::functions::expr_fn::coalesce(vec![output, default.clone()]);
             }
-            outputs.push(output.alias(parts.join("_")));
+            outputs.push(output.alias(names.add(&parts.join("_"))));
         }
     }
     let plan = LogicalPlanBuilder::from(input)
         .aggregate(groups, aggregates)?
         .project(outputs)?;
     Ok(PlannedRelation::new(plan.build()?, alias))
+}
+
+/// The names of columns, in lower case, and how often each was given.
+#[derive(Default)]
+struct Names(HashMap<String, usize>);
+
+impl Names {
+    /// Adds a name, with a number if another column has it in any letter case.
+    fn add(&mut self, name: &str) -> String {
+        let key = name.to_lowercase();
+        let Some(mut number) = self.0.get(&key).copied() else {
+            self.0.insert(key, 1);
+            return name.to_owned();
+        };
+        let numbered = loop {
+            let numbered = format!("{name}_{number}");
+            number += 1;
+            if !self.0.contains_key(&numbered.to_lowercase()) {
+                break numbered;
+            }
+        };
+        self.0.insert(key, number);
+        self.0.insert(numbered.to_lowercase(), 1);
+        numbered
+    }
 }
 
 /// The texts of a value, which may be a tuple, and the condition for rows that have it.

@@ -3,7 +3,7 @@
 //! Of a part, each row is drawn by itself (`BERNOULLI`; `SYSTEM`, which may draw whole pages, draws rows too). Of a
 //! number of rows, each set of so many rows is as likely.
 
-use datafusion::common::{ScalarValue, plan_err};
+use datafusion::common::{Column, ScalarValue, plan_err};
 use datafusion::error::Result;
 use datafusion::functions::expr_fn::random;
 use datafusion::logical_expr::planner::{PlannedRelation, RelationPlannerContext};
@@ -11,6 +11,9 @@ use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, cast, lit};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::sqlparser::ast::{TableFactor, TableSample, TableSampleKind, TableSampleMethod, TableSampleUnit};
+
+/// The name of a row's lot, which no query names.
+const LOT: &str = "__lot";
 
 /// Takes the sample off a relation.
 pub(super) fn take(relation: &mut TableFactor) -> Option<TableSample> {
@@ -59,9 +62,17 @@ pub(super) fn plan(
     let plan = match is_part {
         true if (0.0..=100.0).contains(&number) => rows.filter(random().lt(lit(number / 100.0)))?,
         true => return plan_err!("{text}: the percentage is to lie between 0 and 100"),
-        false if number >= 0.0 && number.fract() == 0.0 => rows
-            .sort([random().sort(true, false)])?
-            .limit(0, Some(number as usize))?,
+        false if number >= 0.0 && number.fract() == 0.0 => {
+            // The lot is a column: a batch of rows without columns cannot be sorted.
+            let columns: Vec<Expr> = rows.schema().columns().into_iter().map(Expr::Column).collect();
+            let with_lot = columns.iter().cloned().chain([random().alias(LOT)]);
+            let lot = Expr::Column(Column::new_unqualified(LOT));
+            let with_lot: Vec<Expr> = with_lot.collect();
+            rows.project(with_lot)?
+                .sort([lot.sort(true, false)])?
+                .limit(0, Some(number as usize))?
+                .project(columns)?
+        }
         false => return plan_err!("{text}: the number of rows is to be whole and not negative"),
     };
     Ok(PlannedRelation::new(plan.build()?, None))

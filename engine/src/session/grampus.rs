@@ -40,6 +40,7 @@ use crate::named_files::named_format::NamedFormatFactory;
 use crate::orc_format::OrcFormatFactory;
 use crate::orc_table_factory::OrcTableFactory;
 use crate::statement::char_literals::CharLiterals;
+use crate::statement::confinement::Confined;
 use crate::statement::definitions::Macros;
 use crate::statement::listed_once::ListedOnce;
 use crate::statement::long_chains::BalancedChains;
@@ -314,6 +315,9 @@ impl Grampus {
         let rows = self.memory.first_rows(session.target_partitions());
         let stores = Arc::new(LazyStores::default());
         session = session.with_extension(Arc::clone(stores.secrets()));
+        if self.config.is_confined {
+            session = session.with_extension(Arc::new(Confined));
+        }
         // DataFusion's cache of listings never ends and does not tell the stores of two buckets apart.
         let caches = CacheManagerConfig::default().with_list_files_cache_limit(0);
         let runtime = RuntimeEnvBuilder::new()

@@ -26,11 +26,13 @@ use datafusion::common::TableReference;
 use datafusion::error::Result;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::memory_pool::MemoryLimit as PoolLimit;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
 
 use crate::config::{GrampusConfig, GrampusOptions, MemoryLimit};
 use crate::file_table;
 use crate::orc_table::OrcTable;
+use crate::statement::confinement;
 pub use grampus::{Grampus, GrampusBuilder};
 pub use session_change::SessionChange;
 
@@ -42,6 +44,15 @@ pub use crate::statement::{logical_plan, parser as statement_parser, placeholder
 /// As [`GrampusBuilder::build`] and [`Grampus::context`].
 pub fn context(config: GrampusConfig) -> Result<SessionContext> {
     Grampus::builder().config(config).build()?.context()
+}
+
+/// Refuses a plan that opens or writes files which a session with [`GrampusConfig::is_confined`] does not. Statements
+/// that [`plan_cache`] plans were checked; this is for plans that a program makes itself.
+///
+/// # Errors
+/// If the session is confined and the plan does so.
+pub fn check_confined(context: &SessionContext, plan: &LogicalPlan) -> Result<()> {
+    confinement::check_plan(&context.state(), plan)
 }
 
 /// Adds Grampus to a session that an embedding program sets up, over a runtime of its own: [`Grampus::register`].

@@ -11,6 +11,7 @@ use datafusion::execution::SessionState;
 use datafusion::prelude::SessionContext;
 
 use crate::file_table;
+use crate::statement::confinement::check_path;
 use crate::statement::read_functions::FileCall;
 
 /// The session with a catalog that also resolves paths.
@@ -54,6 +55,7 @@ impl UrlTableFactory for PathTableFactory {
         let Some(state) = self.state.get().and_then(|state| state()) else {
             return Ok(None);
         };
+        check_path(&state, path)?;
         if let Some(call) = call {
             return Ok(Some(call.open(&state).await?));
         }

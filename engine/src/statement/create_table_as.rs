@@ -25,7 +25,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::new_table::NewTable;
 use super::text::{Place, begins_query, is_keyword, offset};
-use super::{query_mark, secrets, summary};
+use super::{confinement, query_mark, secrets, summary};
 use crate::datafusion_repairs::using_keys::{QualifiedNames, merge_keys};
 use crate::datafusion_repairs::written_numbers;
 use crate::orc_table::OrcTable;
@@ -119,7 +119,9 @@ async fn command(state: &SessionState, head: &str) -> Result<CreateExternalTable
     let dialect = state.config_options().sql_parser.dialect;
     let mut statement = state.sql_to_statement(head, &dialect)?;
     secrets::hide(state, &mut statement);
-    match state.statement_to_plan(statement).await? {
+    let plan = state.statement_to_plan(statement).await?;
+    confinement::check_plan(state, &plan)?;
+    match plan {
         LogicalPlan::Ddl(DdlStatement::CreateExternalTable(command)) => Ok(*command),
         _ => plan_err!("CREATE EXTERNAL TABLE … AS: no table of files"),
     }

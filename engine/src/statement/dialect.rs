@@ -1,7 +1,7 @@
 //! The SQL dialect of the setting `datafusion.sql_parser.dialect`.
 //!
 //! DataFusion's `generic` gets forms that none of its own forms contradicts: lambdas (`x -> x + 1`, `lambda x: x + 1`),
-//! `ORDER BY ALL`, `NOTNULL`, the [`operators`] and the [`statements`](extra_statements).
+//! `ORDER BY ALL`, `NOTNULL`, `1_000`, the [`operators`] and the [`statements`](extra_statements).
 
 use std::any::TypeId;
 
@@ -36,6 +36,10 @@ impl Dialect for GrampusDialect {
     }
 
     fn supports_order_by_all(&self) -> bool {
+        true
+    }
+
+    fn supports_numeric_literal_underscores(&self) -> bool {
         true
     }
 

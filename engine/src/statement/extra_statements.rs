@@ -1,7 +1,8 @@
 //! Statements that the SQL parser lacks, as statements that it has.
 //!
 //! - `PIVOT t ON c USING sum(x) GROUP BY k` is a query over `t PIVOT (sum(x) FOR c IN (ANY))`.
-//! - `UNPIVOT t ON a, b INTO NAME n VALUE v` is a query over `t UNPIVOT (v FOR n IN (a, b))`.
+//! - `UNPIVOT t ON a, b INTO NAME n VALUE v` is a query over `t UNPIVOT (v FOR n IN (a, b))`. Pairs of columns have
+//!   several values: `ON (a, b), (c, d) INTO NAME n VALUE v, w`.
 //! - `SET VARIABLE v = e` is `SET HIVEVAR:v = e`, which no other text gives.
 //! - `DROP MACRO f` is `DROP FUNCTION f`.
 
@@ -110,18 +111,22 @@ fn unpivot(parser: &mut Parser) -> Parsed<Statement> {
     let table = parser.parse_table_factor()?;
     parser.expect_keyword(Keyword::ON)?;
     let columns = parser.parse_comma_separated(Parser::parse_expr_with_alias)?;
-    let (mut name, mut value) = (Ident::new("name"), Ident::new("value"));
+    let (mut name, mut value) = (Ident::new("name"), Expr::Identifier(Ident::new("value")));
     if parser.parse_keyword(Keyword::INTO) {
         parser.expect_keyword(Keyword::NAME)?;
         name = parser.parse_identifier()?;
         parser.expect_keyword(Keyword::VALUE)?;
-        value = parser.parse_identifier()?;
+        let mut values = parser.parse_comma_separated(Parser::parse_identifier)?;
+        value = match values.len() {
+            1 => Expr::Identifier(values.remove(0)),
+            _ => Expr::Tuple(values.into_iter().map(Expr::Identifier).collect()),
+        };
     }
     query_over(
         parser,
         TableFactor::Unpivot {
             table: Box::new(table),
-            value: Expr::Identifier(value),
+            value,
             name,
             columns,
             null_inclusion: Some(NullInclusion::ExcludeNulls),

@@ -4,6 +4,7 @@
 //! - `WITH t AS MATERIALIZED (…)` and `NOT MATERIALIZED` are `WITH t AS (…)`.
 //! - `TABLESAMPLE 10%`, `TABLESAMPLE (10%)` and `TABLESAMPLE reservoir(10 ROWS)` are `TABLESAMPLE (10 PERCENT)` and
 //!   `TABLESAMPLE (10 ROWS)`.
+//! - The clauses of [`clause_words`].
 //! - `CREATE FUNCTION f(a) AS e` without types is `CREATE MACRO f(a) AS e`.
 //!
 //! Places behind an insertion in its line are those of the changed text.
@@ -14,6 +15,7 @@ use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
+use super::clause_words;
 use super::text::{is_keyword, offset, statements};
 use crate::relations::asof_join::{INNER, LEFT};
 
@@ -24,7 +26,10 @@ const SIGNS: [&str; 4] = ["ASOF", "MATERIALIZED", "FUNCTION", "TABLESAMPLE"];
 pub(super) fn replaced(text: &str, dialect: &dyn Dialect) -> String {
     let mut replaced = text.to_owned();
     let upper = text.to_ascii_uppercase();
-    if SIGNS.iter().any(|word| upper.contains(word))
+    if SIGNS
+        .iter()
+        .chain(&clause_words::SIGNS)
+        .any(|word| upper.contains(word))
         // The parser reports what is wrong with the text.
         && let Ok(tokens) = Tokenizer::new(dialect, text).tokenize_with_location()
     {
@@ -60,6 +65,7 @@ fn changes(text: &str, tokens: &[&TokenWithSpan]) -> Vec<(Range<usize>, String)>
             changes.extend(asof(text, tokens, at));
         }
     }
+    changes.extend(clause_words::changes(text, tokens));
     if let Some(function) = untyped_function(tokens) {
         changes.push((range(function), format!("{:8}", "MACRO")));
     }

@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{
     Select, Statement as SqlStatement, TableConstraint, TableFactor, TableWithJoins, VisitorMut,
 };
 
-use super::expressions;
+use super::{expressions, samples};
 
 /// Refuses a statement with such a clause.
 ///
@@ -137,6 +137,8 @@ impl VisitorMut for Search<'_> {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        let hint = "draw from a subquery: FROM (SELECT … FROM a JOIN b …) AS s USING SAMPLE …";
+        self.refuse_if(samples::is_refused(select), "USING SAMPLE over several tables", hint);
         let hint = "write WITH RECURSIVE";
         self.refuse_if(!select.connect_by.is_empty(), "CONNECT BY", hint);
         for from in &select.from {
@@ -194,6 +196,13 @@ impl VisitorMut for Search<'_> {
             let is_scalar = state.udf(&name).is_ok() && state.udaf(&name).is_err() && state.udwf(&name).is_err();
             let clause = format!("DISTINCT, ORDER BY, FILTER or WITHIN GROUP of {name}");
             self.refuse_if(is_scalar, &clause, "it is no aggregate function");
+        }
+        if let Expr::Function(call) = expr
+            && call.name.to_string().eq_ignore_ascii_case("unnest")
+        {
+            let is_recursive = matches!(&call.args, FunctionArguments::List(list) if list.args.len() > 1);
+            let hint = "write SELECT s.* FROM (SELECT unnest(list) AS s FROM …)";
+            self.refuse_if(is_recursive, "unnest with recursive or max_depth", hint);
         }
         ControlFlow::Continue(())
     }

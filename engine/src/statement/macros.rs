@@ -14,8 +14,8 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectNamePart, Select, Value,
-    VisitMut, VisitorMut,
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, ObjectNamePart,
+    Select, Value, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -47,6 +47,10 @@ const MACROS: &[(&str, &str)] = &[
     ("weekday", "date_part('dow', $1)"),
     ("weekofyear", "date_part('week', $1)"),
     ("year", "date_part('year', $1)"),
+    ("make_timestamp", "to_timestamp_micros($1)"),
+    ("make_timestamp", "to_timestamp_micros(CAST(date_part('epoch', make_date($1, $2, $3)) AS BIGINT) * 1000000
+        + CAST(arrow_cast(make_time($4, $5, CAST(floor($6) AS INT)), 'Time32(Second)') AS INT) * 1000000
+        + CAST(round(($6 - floor($6)) * 1000000) AS BIGINT))"),
     // Conditions.
     ("if", "CASE WHEN $1 THEN $2 ELSE $3 END"),
     ("iif", "CASE WHEN $1 THEN $2 ELSE $3 END"),
@@ -55,6 +59,8 @@ const MACROS: &[(&str, &str)] = &[
     ("xor", "$1 ^ $2"),
     // Text.
     ("base64", "encode($1, 'base64pad')"),
+    ("decode", "CAST($1 AS VARCHAR)"),
+    ("encode", "CAST($1 AS BYTEA)"),
     ("from_base64", "decode($1, 'base64')"),
     ("lcase", "lower($1)"),
     ("ord", "ascii($1)"),
@@ -63,6 +69,7 @@ const MACROS: &[(&str, &str)] = &[
         ELSE coalesce(array_element(regexp_match($1, '(' || $2 || ')'), 1), '') END"),
     ("regexp_extract", "CASE WHEN $1 IS NULL OR $2 IS NULL THEN NULL
         ELSE coalesce(array_element(regexp_match($1, '(' || $2 || ')'), 1 + $3), '') END"),
+    ("regexp_full_match", "regexp_like($1, '^(?:' || $2 || ')$')"),
     ("regexp_matches", "regexp_like($1, $2)"),
     ("split", "string_to_array($1, CASE WHEN $2 <> '' THEN $2 END)"),
     ("str_split", "string_to_array($1, CASE WHEN $2 <> '' THEN $2 END)"),
@@ -77,7 +84,6 @@ const MACROS: &[(&str, &str)] = &[
     ("json_keys", "json_object_keys($1)"),
     // Lists and structs.
     ("generate_subscripts", "unnest(range(1, coalesce(CAST(array_length($1, $2) AS BIGINT), 0) + 1))"),
-    ("list_aggr", "list_aggregate($1, $2)"),
     ("list_reverse_sort", "array_sort($1, 'DESC', 'NULLS LAST')"),
     ("struct_extract", "get_field($1, $2)"),
     // Aggregates.
@@ -96,8 +102,21 @@ const MACROS: &[(&str, &str)] = &[
     ("listagg", "string_agg(CAST($1 AS VARCHAR), $2)"),
     ("max_by", "first_value($1 ORDER BY $2 DESC NULLS LAST) FILTER (WHERE $1 IS NOT NULL AND $2 IS NOT NULL)"),
     ("min_by", "first_value($1 ORDER BY $2 NULLS LAST) FILTER (WHERE $1 IS NOT NULL AND $2 IS NOT NULL)"),
+    ("quantile_disc", "array_element(array_agg($1 ORDER BY $1) FILTER (WHERE $1 IS NOT NULL),
+        greatest(1, CAST(count($1) - floor(count($1) - $2 * count($1)) AS BIGINT)))"),
     ("sem", "stddev_pop($1) / sqrt(count($1))"),
 ];
+
+/// Functions that are others by another name, with all clauses of a call.
+const RENAMED: &[(&str, &str)] = &[
+    ("approx_count_distinct", "approx_distinct"),
+    ("first", "first_value"),
+    ("gen_random_uuid", "uuid"),
+    ("last", "last_value"),
+];
+
+/// Functions of DataFusion that get a form for another number of arguments.
+const OVERLOADED: [(&str, usize); 2] = [("decode", 1), ("encode", 1)];
 
 /// The expressions of each name, by their number of arguments.
 static EXPRESSIONS: LazyLock<HashMap<&str, Vec<(usize, Expr)>>> = LazyLock::new(|| {
@@ -136,13 +155,19 @@ impl VisitorMut for Calls<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         name_by_text(&mut select.projection, |expr| {
-            has_call(expr, |call| self.forms(call).is_some())
+            has_call(expr, |call| {
+                self.forms(call).is_some() || self.other_name(call).is_some()
+            })
         });
         ControlFlow::Continue(())
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         if let Expr::Function(call) = expr
+            && let Some(name) = self.other_name(call)
+        {
+            call.name = ObjectName::from(vec![Ident::new(name)]);
+        } else if let Expr::Function(call) = expr
             && let Some(forms) = self.forms(call)
         {
             match expanded(call, forms) {
@@ -159,14 +184,32 @@ impl VisitorMut for Calls<'_> {
 impl Calls<'_> {
     /// The expressions that a call may stand for.
     fn forms(&self, call: &Function) -> Option<&'static [(usize, Expr)]> {
-        let [ObjectNamePart::Identifier(name)] = call.name.0.as_slice() else {
-            return None;
-        };
-        let name = name.value.to_ascii_lowercase();
+        let name = name_of(call)?;
         let forms = EXPRESSIONS.get(name.as_str())?;
+        let is_overloaded = |(other, count): &(&str, usize)| {
+            *other == name && matches!(&call.args, FunctionArguments::List(list) if list.args.len() == *count)
+        };
+        (OVERLOADED.iter().any(is_overloaded) || !self.is_known(&name)).then_some(forms.as_slice())
+    }
+
+    /// The other name of a function.
+    fn other_name(&self, call: &Function) -> Option<&'static str> {
+        let name = name_of(call)?;
+        let (_, other) = RENAMED.iter().find(|(renamed, _)| *renamed == name)?;
+        (!self.is_known(&name)).then_some(other)
+    }
+
+    fn is_known(&self, name: &str) -> bool {
         let state = self.state;
-        let is_known = state.udf(&name).is_ok() || state.udaf(&name).is_ok() || state.udwf(&name).is_ok();
-        (!is_known).then_some(forms.as_slice())
+        state.udf(name).is_ok() || state.udaf(name).is_ok() || state.udwf(name).is_ok()
+    }
+}
+
+/// The name of a function without schema, in lower case.
+fn name_of(call: &Function) -> Option<String> {
+    match call.name.0.as_slice() {
+        [ObjectNamePart::Identifier(name)] => Some(name.value.to_ascii_lowercase()),
+        _ => None,
     }
 }
 

@@ -17,17 +17,27 @@
 //! summary            SUMMARIZE: figures of each column
 //! column_summaries   the aggregate function of these figures
 //! placeholders       ? as $1; values in their place
+//! confinement        sessions whose statements open no other files
 //! create_table_as    CREATE EXTERNAL TABLE … AS SELECT …
 //! new_table          a table that the catalog gets when its rows are complete
 //! described          DESCRIBE with SQL's names of types
+//! table_spellings    a table in the catalog's spelling
+//! percent_limits     LIMIT 10% as a plan
+//! order_by_all       ORDER BY ALL of columns that a plan counts
 //! names              unquoted names in any letter case
 //! set_operations     EXCEPT ALL and INTERSECT ALL as subqueries
 //! select_forms       forms of queries that DataFusion does not plan
 //! like_escapes       escape characters of LIKE
+//! range_names        the columns of range and generate_series
+//! samples            USING SAMPLE
 //! ignored_clauses    clauses that DataFusion's planner leaves out
 //! refused_statements statements that nothing runs
 //! json_forms         operators and paths of JSON
 //! operators          ** GLOB BETWEEN SYMMETRIC, list comprehensions
+//! insert_by_name     INSERT … BY NAME
+//! clause_words       LIMIT 10%, USING SAMPLE, * LIKE
+//! pivot_words        t PIVOT (…) with several FOR as a short statement
+//! scalar_forms       ** GLOB BETWEEN SYMMETRIC, SIMILAR TO, try as DataFusion has them
 //! extra_words        ASOF JOIN, MATERIALIZED, CREATE FUNCTION
 //! nested_pivots      PIVOT and UNPIVOT inside of other statements
 //! extra_statements   PIVOT, UNPIVOT, SET VARIABLE, DROP MACRO
@@ -51,7 +61,9 @@
 
 mod aliases;
 pub(crate) mod char_literals;
+mod clause_words;
 mod column_summaries;
+pub(crate) mod confinement;
 mod copy_options;
 mod create_table_as;
 pub(crate) mod definitions;
@@ -64,6 +76,7 @@ mod extra_statements;
 mod extra_words;
 mod file_metadata;
 mod ignored_clauses;
+mod insert_by_name;
 mod json_forms;
 mod like_escapes;
 pub(crate) mod listed_once;
@@ -75,15 +88,21 @@ mod nested_pivots;
 mod new_table;
 mod operators;
 mod options;
+mod order_by_all;
 pub mod parser;
+mod percent_limits;
 mod pivot_values;
+mod pivot_words;
 pub mod placeholders;
 pub mod plan_cache;
 mod query_mark;
+mod range_names;
 pub(crate) mod read_functions;
 mod refused_statements;
 pub(crate) mod replaced_files;
 mod row_memberships;
+mod samples;
+mod scalar_forms;
 mod scope;
 mod secrets;
 mod select_forms;
@@ -91,6 +110,7 @@ mod set_operations;
 mod shown_tables;
 pub(crate) mod store_statements;
 mod summary;
+mod table_spellings;
 mod text;
 pub(crate) mod timestamp_literals;
 mod user_macros;

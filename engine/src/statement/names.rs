@@ -18,12 +18,11 @@ use datafusion::common::{Column, Location, SchemaError, TableReference, plan_err
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::parser::{CopyToSource, Statement};
+use datafusion::sql::parser::Statement;
 use datafusion::sql::planner::object_name_to_table_reference;
 use datafusion::sql::sqlparser::ast::{
-    ExceptSelectItem, ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart,
-    ObjectType, Query, Select, SelectItem, Statement as SqlStatement, TableAlias, TableFactor, TableObject, VisitMut,
-    VisitorMut, WildcardAdditionalOptions,
+    ExceptSelectItem, ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, Select, SelectItem,
+    Statement as SqlStatement, VisitorMut, WildcardAdditionalOptions,
 };
 use futures::future::BoxFuture;
 
@@ -31,9 +30,12 @@ use super::create_table_as::statement_to_plan;
 use super::described::with_sql_types;
 use super::expressions::visit;
 use super::json_forms::JsonForms;
+use super::scalar_forms::ScalarForms;
 use super::select_forms::SelectForms;
+use super::table_spellings::{RenameTable, is_name, is_relation, last, respell};
 use super::{
-    aliases, ignored_clauses, macros, pivot_values, read_functions, refused_statements, user_macros, wildcards,
+    aliases, confinement, ignored_clauses, insert_by_name, macros, order_by_all, percent_limits, pivot_values,
+    read_functions, refused_statements, user_macros, wildcards,
 };
 use crate::datafusion_repairs::written_numbers::keep_digits;
 
@@ -47,9 +49,12 @@ const MAX_REPLACEMENTS: usize = 1000;
 /// If a name matches several tables in other letter cases, and as [`macros::expand`].
 pub(super) fn match_tables(state: &SessionState, statement: &mut Statement) -> Result<Vec<TableReference>> {
     let mut respelt = Vec::new();
+    confinement::check_statement(state, statement)?;
     user_macros::expand(state, statement)?;
     refused_statements::refuse(statement)?;
     ignored_clauses::refuse(state, statement)?;
+    insert_by_name::name_columns(statement)?;
+    visit(statement, &mut ScalarForms);
     visit(statement, &mut SelectForms);
     visit(statement, &mut JsonForms);
     read_functions::name_calls(state, statement);
@@ -77,6 +82,14 @@ pub(super) fn plan(state: &SessionState, statement: Statement) -> BoxFuture<'_, 
     Box::pin(plan_with_matched_columns(state, statement))
 }
 
+/// As [`match_tables`] and [`plan_with_matched_columns`].
+pub(super) fn plan_all(state: &SessionState, mut statement: Statement) -> BoxFuture<'_, Result<LogicalPlan>> {
+    Box::pin(async move {
+        match_tables(state, &mut statement)?;
+        plan_with_matched_columns(state, statement).await
+    })
+}
+
 /// The plan of a statement, in which unquoted columns match in any letter case, and literals keep their digits.
 ///
 /// # Errors
@@ -84,10 +97,11 @@ pub(super) fn plan(state: &SessionState, statement: Statement) -> BoxFuture<'_, 
 pub(super) async fn plan_with_matched_columns(state: &SessionState, mut statement: Statement) -> Result<LogicalPlan> {
     pivot_values::list(state, &mut statement, plan).await?;
     wildcards::expand(state, &mut statement, plan).await?;
+    order_by_all::number(state, &mut statement, plan).await?;
     visit(&mut statement, &mut keep_digits(state));
     let mut error = match statement_to_plan(state, statement.clone()).await {
         Err(error) if unknown_column(&error).is_some() => error,
-        outcome => return outcome.and_then(with_sql_types),
+        outcome => return outcome.and_then(|plan| finished(state, plan)),
     };
     // The place of the unknown name is known only to a planner that collects places.
     let mut state = state.clone();
@@ -107,7 +121,7 @@ pub(super) async fn plan_with_matched_columns(state: &SessionState, mut statemen
             None if field.relation.is_none() && aliases::insert(&state, &mut statement, &field.name, place)? => {
                 error = match statement_to_plan(&state, statement.clone()).await {
                     Err(error) => error,
-                    planned => return planned,
+                    planned => return planned.and_then(|plan| finished(&state, plan)),
                 };
                 continue;
             }
@@ -132,10 +146,15 @@ pub(super) async fn plan_with_matched_columns(state: &SessionState, mut statemen
         }
         error = match statement_to_plan(&state, statement.clone()).await {
             Err(error) => error,
-            planned => return planned.and_then(with_sql_types),
+            planned => return planned.and_then(|plan| finished(&state, plan)),
         };
     }
     Err(error)
+}
+
+fn finished(state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan> {
+    confinement::check_plan(state, &plan)?;
+    percent_limits::plan(with_sql_types(plan)?)
 }
 
 /// The table or view that a statement drops. DataFusion does not count it among the tables that a statement names.
@@ -152,10 +171,6 @@ fn dropped(state: &SessionState, statement: &Statement) -> Result<Option<TableRe
         }
         _ => Ok(None),
     }
-}
-
-fn is_relation(object: &ObjectType) -> bool {
-    matches!(object, ObjectType::Table | ObjectType::View)
 }
 
 /// The catalog's spelling of a table that it has in another letter case only; `None`: it has the table, or none alike.
@@ -234,119 +249,6 @@ fn only_match<'a>(field: &Column, valid: &'a [Column]) -> Result<Option<&'a Colu
 fn quoted(names: &[String]) -> String {
     let names: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
     names.join(", ")
-}
-
-/// Whether an unquoted identifier is read as `name`.
-fn is_name(ident: &Ident, name: &str) -> bool {
-    ident.quote_style.is_none() && ident.value.to_ascii_lowercase() == name
-}
-
-fn respell(ident: &mut Ident, spelling: &str) {
-    ident.value = spelling.to_owned();
-    ident.quote_style = Some('"');
-}
-
-/// The last part of a name.
-fn last(name: &mut ObjectName) -> Option<&mut Ident> {
-    match name.0.last_mut()? {
-        ObjectNamePart::Identifier(ident) => Some(ident),
-        ObjectNamePart::Function(_) => None,
-    }
-}
-
-/// Respells a table. The alias is the name as DataFusion reads it, so that qualified columns keep their meaning.
-struct RenameTable<'a> {
-    name: &'a str,
-    spelling: &'a str,
-    /// Names of the common table expressions in scope.
-    ctes: Vec<String>,
-}
-
-impl RenameTable<'_> {
-    fn is_table(&self, name: &mut ObjectName) -> bool {
-        last(name).is_some_and(|ident| is_name(ident, self.name))
-    }
-
-    fn respell(&self, name: &mut ObjectName) {
-        if let Some(ident) = last(name).filter(|ident| is_name(ident, self.name)) {
-            respell(ident, self.spelling);
-        }
-    }
-
-    /// Respells the tables that a statement names outside of queries.
-    fn targets(&self, statement: &mut Statement) {
-        match statement {
-            Statement::Statement(statement) => match statement.as_mut() {
-                SqlStatement::Insert(insert) => {
-                    if let TableObject::TableName(name) = &mut insert.table {
-                        self.respell(name);
-                    }
-                }
-                SqlStatement::ExplainTable { table_name, .. } => self.respell(table_name),
-                SqlStatement::ShowCreate { obj_name, .. } => self.respell(obj_name),
-                SqlStatement::ShowColumns { show_options, .. } => {
-                    let place = show_options.show_in.as_mut();
-                    if let Some(name) = place.and_then(|place| place.parent_name.as_mut()) {
-                        self.respell(name);
-                    }
-                }
-                SqlStatement::Drop { object_type, names, .. } if is_relation(object_type) => {
-                    names.iter_mut().for_each(|name| self.respell(name));
-                }
-                _ => {}
-            },
-            Statement::Explain(explain) => self.targets(&mut explain.statement),
-            Statement::CopyTo(copy) => {
-                if let CopyToSource::Relation(name) = &mut copy.source {
-                    self.respell(name);
-                }
-            }
-            Statement::CreateExternalTable(_) | Statement::Reset(_) => {}
-        }
-    }
-}
-
-impl VisitorMut for RenameTable<'_> {
-    type Break = ();
-
-    /// A common table expression hides a table from the queries after it, but not from its own query.
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        if let Some(with) = &mut query.with {
-            for cte in &mut with.cte_tables {
-                if !with.recursive {
-                    cte.query.visit(self)?;
-                }
-                let name = &cte.alias.name;
-                self.ctes.push(match name.quote_style {
-                    None => name.value.to_ascii_lowercase(),
-                    Some(_) => name.value.clone(),
-                });
-            }
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        let own = query.with.as_ref().map_or(0, |with| with.cte_tables.len());
-        self.ctes.truncate(self.ctes.len() - own);
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
-        if let TableFactor::Table { name, alias, .. } = factor
-            && self.is_table(name)
-            && !(name.0.len() == 1 && self.ctes.iter().any(|cte| cte == self.name))
-        {
-            self.respell(name);
-            alias.get_or_insert_with(|| TableAlias {
-                explicit: true,
-                name: Ident::with_quote('"', self.name),
-                columns: Vec::new(),
-                at: None,
-            });
-        }
-        ControlFlow::Continue(())
-    }
 }
 
 /// Respells a column, and its table if that has another spelling too.

@@ -1,19 +1,25 @@
-//! Expressions that the SQL parser lacks, as calls and expressions that it has.
+//! Expressions that the SQL parser lacks. [`ScalarForms`](super::scalar_forms) gives operators their meaning.
 //!
-//! - `a ** b` is the power of two doubles. It binds tighter than `*` and less than a sign, from the left.
-//! - `a GLOB 'x*'` is a comparison with a regular expression.
-//! - `a BETWEEN SYMMETRIC b AND c` is `BETWEEN` in either order of the bounds.
+//! - `a ** b` binds tighter than `*` and less than a sign, from the left.
+//! - `a GLOB 'x*'`.
+//! - `a BETWEEN SYMMETRIC b AND c` is an operator with `b AND c` on its right side.
 //! - `[e FOR x IN list IF c]` is `list_transform(list_filter(list, x -> c), x -> e)`.
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentList, FunctionArguments, Ident, LambdaFunction, LambdaFunctionParameter, LambdaSyntax, ObjectName,
-    OneOrManyWithParens, UnaryOperator, Value, ValueWithSpan,
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
+    LambdaFunction, LambdaFunctionParameter, LambdaSyntax, ObjectName, OneOrManyWithParens, UnaryOperator, Value,
+    ValueWithSpan,
 };
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
+
+/// The operators, as they are written.
+pub(super) const POWER: &str = "**";
+pub(super) const GLOB: &str = "GLOB";
+pub(super) const SYMMETRIC: &str = "BETWEEN SYMMETRIC";
+pub(super) const NOT_SYMMETRIC: &str = "NOT BETWEEN SYMMETRIC";
 
 type Parsed<T> = Result<T, ParserError>;
 
@@ -34,7 +40,7 @@ fn power_precedence() -> u8 {
 pub(super) fn infix(parser: &mut Parser, left: &Expr) -> Option<Parsed<Expr>> {
     if parser.consume_tokens(&[Token::Mul, Token::Mul]) {
         let right = parser.parse_subexpr(power_precedence());
-        return Some(right.map(|right| call("power", vec![double(left.clone()), double(right)])));
+        return Some(right.map(|right| operation(left, POWER, right)));
     }
     if is_word(&parser.peek_token_ref().token, "GLOB") {
         parser.advance_token();
@@ -50,37 +56,31 @@ pub(super) fn infix(parser: &mut Parser, left: &Expr) -> Option<Parsed<Expr>> {
     None
 }
 
-fn double(expr: Expr) -> Expr {
-    Expr::Cast {
-        kind: CastKind::Cast,
-        expr: Box::new(expr),
-        data_type: DataType::Double(ExactNumberInfo::None),
-        array: false,
-        format: None,
-    }
-}
-
 /// The comparison of `GLOB`, whose pattern follows.
 fn glob(parser: &mut Parser, text: &Expr) -> Parsed<Expr> {
     let pattern = parser.parse_subexpr(GenericDialect.prec_value(Precedence::Like))?;
-    let Expr::Value(ValueWithSpan {
-        value: Value::SingleQuotedString(glob),
-        span,
-    }) = pattern
-    else {
-        let message = format!("GLOB takes a pattern in quotes, not {pattern}");
-        return Err(ParserError::ParserError(message));
-    };
-    let pattern = Value::SingleQuotedString(as_regular_expression(&glob)).with_span(span);
-    Ok(Expr::BinaryOp {
-        left: Box::new(text.clone()),
-        op: BinaryOperator::PGRegexMatch,
-        right: Box::new(Expr::Value(pattern)),
-    })
+    match &pattern {
+        Expr::Value(ValueWithSpan {
+            value: Value::SingleQuotedString(_),
+            ..
+        }) => Ok(operation(text, GLOB, pattern)),
+        _ => {
+            let message = format!("GLOB takes a pattern in quotes, not {pattern}");
+            Err(ParserError::ParserError(message))
+        }
+    }
+}
+
+fn operation(left: &Expr, operator: &str, right: Expr) -> Expr {
+    Expr::BinaryOp {
+        left: Box::new(left.clone()),
+        op: BinaryOperator::Custom(operator.to_owned()),
+        right: Box::new(right),
+    }
 }
 
 /// A pattern of `*`, `?`, `[a-z]` and `[!a-z]` as a regular expression.
-fn as_regular_expression(glob: &str) -> String {
+pub(super) fn glob_pattern(glob: &str) -> String {
     let mut out = String::from("(?s)^");
     let mut rest = glob.chars();
     while let Some(letter) = rest.next() {
@@ -130,25 +130,13 @@ fn symmetric(parser: &mut Parser, value: &Expr, negated: bool) -> Parsed<Expr> {
     let low = parser.parse_subexpr(precedence)?;
     parser.expect_keyword(Keyword::AND)?;
     let high = parser.parse_subexpr(precedence)?;
-    let bounds = [(&low, &high), (&high, &low)];
-    let [one, other] = bounds.map(|(low, high)| Expr::Between {
-        expr: Box::new(value.clone()),
-        negated: false,
-        low: Box::new(low.clone()),
-        high: Box::new(high.clone()),
-    });
-    let either = Expr::Nested(Box::new(Expr::BinaryOp {
-        left: Box::new(one),
-        op: BinaryOperator::Or,
-        right: Box::new(other),
-    }));
-    Ok(match negated {
-        true => Expr::UnaryOp {
-            op: UnaryOperator::Not,
-            expr: Box::new(either),
-        },
-        false => either,
-    })
+    let bounds = Expr::BinaryOp {
+        left: Box::new(low),
+        op: BinaryOperator::And,
+        right: Box::new(high),
+    };
+    let operator = if negated { NOT_SYMMETRIC } else { SYMMETRIC };
+    Ok(operation(value, operator, bounds))
 }
 
 /// The expression that begins at the parser's place, if it is one of these.

@@ -6,7 +6,7 @@
 //! queries are marked afterwards.
 
 use datafusion::common::plan_datafusion_err;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::dialect::Dialect;
@@ -18,8 +18,8 @@ use super::depth::check_depth;
 use super::nested_pivots::blank;
 use super::text::{begins_query, is_keyword, offset, statements};
 use super::{
-    copy_options, create_table_as, dialect, distinct_from, extra_words, long_chains, nested_pivots, placeholders,
-    secrets, shown_tables, summary,
+    copy_options, create_table_as, dialect, distinct_from, extra_words, long_chains, nested_pivots, pivot_words,
+    placeholders, secrets, shown_tables, summary,
 };
 
 const SUMMARIZE: &str = "SUMMARIZE";
@@ -39,14 +39,16 @@ pub fn parse_statements(state: &SessionState, text: &str) -> Result<Vec<Statemen
     let options = &state.config_options().sql_parser;
     let dialect = dialect::of_session(state)?;
     check_depth(text, dialect.as_ref())?;
-    let text = extra_words::replaced(text, dialect.as_ref());
+    let text = pivot_words::replaced(text, dialect.as_ref());
+    let text = extra_words::replaced(&text, dialect.as_ref());
     let (text, pivots) = nested_pivots::take(&text, dialect.as_ref(), options.recursion_limit.get())?;
     let (text, unread) = readable(&text, dialect.as_ref());
     let mut parser = DFParserBuilder::new(text.as_str())
         .with_dialect(dialect.as_ref())
         .with_recursion_limit(options.recursion_limit.get())
         .build()?;
-    let mut statements: Vec<Statement> = parser.parse_statements()?.into();
+    let parsed = parser.parse_statements();
+    let mut statements: Vec<Statement> = parsed.map_err(|error| time_travel(&text).unwrap_or(error))?.into();
     for (number, unread) in unread {
         let Some(statement) = statements.get_mut(number) else {
             continue;
@@ -69,6 +71,18 @@ pub fn parse_statements(state: &SessionState, text: &str) -> Result<Vec<Statemen
         secrets::hide(state, statement);
     }
     Ok(statements)
+}
+
+/// The error of a text that asks for a table's rows of an earlier time.
+fn time_travel(text: &str) -> Option<DataFusionError> {
+    let upper = text.to_ascii_uppercase();
+    let clause = ["AT (VERSION", "AT (TIMESTAMP", "SYSTEM_TIME AS OF"]
+        .into_iter()
+        .find(|clause| upper.contains(clause))?;
+    Some(plan_datafusion_err!(
+        "{} …: files keep no rows of earlier times; write each version into a folder of its own, and name that",
+        clause.to_owned()
+    ))
 }
 
 /// Refuses the text of an expression that is too deep for the stack of a thread.

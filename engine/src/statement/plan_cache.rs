@@ -28,7 +28,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{DataFrame, SessionContext};
 use datafusion::sql::parser::Statement;
 
-use super::names::{match_tables, plan, plan_with_matched_columns};
+use super::names::{match_tables, plan_all, plan_with_matched_columns};
 use super::parser::parse_statement;
 use super::{create_table_as, definitions, pivot_values};
 use crate::table::listings::Listings;
@@ -157,7 +157,7 @@ pub async fn data_frame(context: &SessionContext, text: &str, options: SQLOption
 
 /// Executes a statement that defines something for the session, whose cached plans may mean something else now.
 async fn define(state: &SessionState, statement: &Statement, options: &SQLOptions) -> Result<Option<LogicalPlan>> {
-    let defined = definitions::define(state, statement, options, plan).await?;
+    let defined = definitions::define(state, statement, options, plan_all).await?;
     if let (Some(_), Some(cache)) = (&defined, state.config().get_extension::<PlanCache>()) {
         cache.lock().clear();
     }

@@ -23,6 +23,7 @@ use super::expressions;
 use super::file_metadata::{self, Described};
 use crate::file::Place;
 use crate::file_table::{self, FileChoice};
+use crate::redaction::without_passwords;
 use crate::table::listing::{FoundFile, find_files};
 
 /// What a function makes of files.
@@ -129,6 +130,12 @@ impl FileCall {
         };
         for argument in &list.args {
             found.take(argument)?;
+        }
+        for (place, location) in found.locations.iter().enumerate() {
+            if found.locations[..place].contains(location) {
+                let (function, location) = (&found.function, without_passwords(location));
+                return plan_err!("{function}: {location} is named twice; UNION ALL of two calls reads a file twice");
+            }
         }
         match found.locations.is_empty() {
             true => plan_err!("{0} takes the path of a file: {0}('data/x')", found.function),

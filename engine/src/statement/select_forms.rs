@@ -6,7 +6,7 @@
 //!   cast gets its text as alias.
 //! - `(a, b) IN (SELECT x, y …)` is `EXISTS`.
 //! - `CREATE TEMP TABLE` and `CREATE TEMP VIEW` are those without `TEMP`.
-//! - `FETCH FIRST n ROWS ONLY` is `LIMIT n`.
+//! - `FETCH FIRST n ROWS ONLY` is `LIMIT n`. `USING SAMPLE` is a sample of the relation.
 //! - `l ASOF JOIN r …` is `(l ASOF JOIN r …)`.
 //! - `a EXCEPT ALL b` is `SELECT * FROM (a EXCEPT ALL b)`.
 //! - `t SEMI JOIN u` is `t LEFT SEMI JOIN u`, `t ANTI JOIN u` is `t LEFT ANTI JOIN u`.
@@ -29,7 +29,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 
 use super::expressions::name_by_text;
 use super::row_memberships::{Form, has_membership, replace_in_condition};
-use super::{like_escapes, set_operations};
+use super::{like_escapes, range_names, samples, set_operations};
 
 /// The changes, as a visitor.
 pub(super) struct SelectForms;
@@ -48,6 +48,7 @@ impl VisitorMut for SelectForms {
     }
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        range_names::name_columns(query);
         number_all(query);
         if let Some(OrderBy {
             kind: OrderByKind::Expressions(keys),
@@ -58,11 +59,14 @@ impl VisitorMut for SelectForms {
         }
         if let Some(Fetch {
             with_ties: false,
-            percent: false,
+            percent,
             quantity,
         }) = &query.fetch
         {
-            let rows = quantity.clone().or_else(|| parsed("1"));
+            let rows = match (percent, quantity) {
+                (true, Some(quantity)) => parsed(&format!("'{quantity}%'")),
+                (_, quantity) => quantity.clone().or_else(|| parsed("1")),
+            };
             match &mut query.limit_clause {
                 none @ None => {
                     let (offset, limit_by) = (None, Vec::new());
@@ -92,6 +96,7 @@ impl VisitorMut for SelectForms {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        samples::draw(select);
         select.from.iter_mut().for_each(nest_asof_joins);
         for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
             name_left_side(&mut join.join_operator);

@@ -155,6 +155,28 @@ async fn datafusion_analyzes_differences_of_dates_as_durations() {
     assert!(!matches!(found, Ok(Ok(_))), "{found:?}");
 }
 
+/// `date_intervals`.
+#[tokio::test]
+async fn datafusion_drops_minutes_beside_dates() {
+    let sum = "SELECT CAST(DATE '2020-01-01' + INTERVAL '90 minutes' AS VARCHAR)";
+    assert_eq!(stock(sum).await, "2020-01-01");
+}
+
+/// `order_by_all`, `scalar_forms`, `list_aggregate`.
+#[tokio::test]
+async fn datafusion_sorts_no_unions_and_matches_parts_of_texts() {
+    let session = SessionConfig::new().set_str("datafusion.sql_parser.dialect", "duckdb");
+    let context = SessionContext::new_with_config(session);
+    let union = "SELECT string_agg(CAST(a AS VARCHAR), '') FROM (SELECT 2 AS a UNION ALL SELECT 1 ORDER BY ALL)";
+    let sorted = answer_by_datafusion(&context, union).await;
+    assert_ne!(sorted.unwrap_or_default(), "12");
+    assert_eq!(stock("SELECT 'abc' SIMILAR TO 'b'").await, "true");
+    assert_eq!(
+        stock("SELECT array_sum([9007199254740993])").await,
+        "9007199254740992.0"
+    );
+}
+
 /// `short_timestamps`.
 #[tokio::test]
 async fn datafusion_reads_no_times_without_seconds() {
