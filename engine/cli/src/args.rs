@@ -69,6 +69,10 @@ pub(crate) struct Cli {
     #[arg(short = 'o', long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
+    /// Read the files that the command line names, and no others, and write none: for statements of others
+    #[arg(long, conflicts_with = "output")]
+    pub(crate) safe: bool,
+
     /// Most rows of a table to print ('all' for no limit) [default: 100 on a terminal, else all]
     #[arg(long, value_name = "N", value_parser = parse_max_rows)]
     pub(crate) max_rows: Option<MaxRows>,
@@ -114,7 +118,7 @@ pub(crate) struct Resources {
     pub(crate) memory_limit: Option<MemoryLimit>,
 
     /// How many partitions (threads) to use [default: one per core]
-    #[arg(short = 'p', long, value_name = "N", value_parser = parse_count)]
+    #[arg(short = 'p', long, value_name = "N", value_parser = units::parse_count)]
     pub(crate) partitions: Option<usize>,
 
     /// Folder for temporary files, such as data that does not fit into memory [default: $TMPDIR or /tmp]
@@ -263,7 +267,7 @@ pub(crate) struct BenchSqlArgs {
     pub(crate) tables: Vec<String>,
 
     /// Runs of each statement after its first
-    #[arg(long, value_name = "N", default_value = "5", value_parser = parse_count)]
+    #[arg(long, value_name = "N", default_value = "5", value_parser = units::parse_count)]
     pub(crate) runs: usize,
 
     /// Write times, rows, bytes and plans to FILE ('-': standard output)
@@ -285,7 +289,7 @@ pub(crate) struct GenerateArgs {
     pub(crate) out: PathBuf,
 
     /// How many files to spread the trips over [default: one for each 2.5 million trips, at most 64]
-    #[arg(long, value_name = "K", value_parser = parse_count)]
+    #[arg(long, value_name = "K", value_parser = units::parse_count)]
     pub(crate) files: Option<usize>,
 
     /// Trips of different seeds differ
@@ -300,7 +304,7 @@ pub(crate) struct GenerateArgs {
     pub(crate) layout: LayoutOptions,
 
     /// Threads to use [default: one per core]
-    #[arg(short = 'p', long, value_name = "N", value_parser = parse_count)]
+    #[arg(short = 'p', long, value_name = "N", value_parser = units::parse_count)]
     pub(crate) partitions: Option<usize>,
 }
 
@@ -334,7 +338,7 @@ pub(crate) struct ConvertArgs {
     pub(crate) verify: bool,
 
     /// The character between the fields of a CSV file; \t is a tab
-    #[arg(long, value_name = "CHAR", default_value = ",", value_parser = parse_delimiter)]
+    #[arg(long, value_name = "CHAR", default_value = ",", value_parser = units::parse_delimiter)]
     pub(crate) csv_delimiter: u8,
 
     /// The first line of a CSV file is data, not names
@@ -365,21 +369,6 @@ pub(crate) fn parse_max_rows(text: &str) -> Result<MaxRows, String> {
 
 fn parse_device(text: &str) -> Result<Device, String> {
     text.parse().map_err(|_| "expected auto, gpu, prefer or cpu".to_owned())
-}
-
-fn parse_count(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) | Err(_) => Err("expected a number of at least 1".to_owned()),
-        Ok(count) => Ok(count),
-    }
-}
-
-fn parse_delimiter(text: &str) -> Result<u8, String> {
-    match text.as_bytes() {
-        [byte] if byte.is_ascii() => Ok(*byte),
-        b"\\t" | b"tab" => Ok(b'\t'),
-        _ => Err("expected one ASCII character, or \\t for a tab".to_owned()),
-    }
 }
 
 /// SQL that the command line gives.

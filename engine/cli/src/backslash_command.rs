@@ -97,6 +97,16 @@ impl BackslashCommand {
         })
     }
 
+    /// The command's name, if it opens or writes a file, or starts a program.
+    pub(crate) fn of_files(&self) -> Option<&'static str> {
+        match self {
+            Self::Include(_) => Some("\\i"),
+            Self::Output(Some(_)) => Some("\\o"),
+            Self::Pager(Switch::On | Switch::Toggle) => Some("\\pager"),
+            _ => None,
+        }
+    }
+
     /// The text of `\?`.
     pub(crate) fn help() -> String {
         let mut text =

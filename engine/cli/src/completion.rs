@@ -31,7 +31,8 @@ const SHOWN: [&str; 4] = ["ALL", "COLUMNS", "FUNCTIONS", "TABLES"];
 
 /// The names that a session knows.
 pub(crate) struct Completion {
-    paths: FilenameCompleter,
+    /// `None`: no folder is read.
+    paths: Option<FilenameCompleter>,
     /// The columns of each table.
     tables: BTreeMap<String, Vec<String>>,
     functions: Vec<String>,
@@ -49,9 +50,9 @@ enum Place<'a> {
 }
 
 impl Completion {
-    pub(crate) fn new(context: &SessionContext) -> Self {
+    pub(crate) fn new(context: &SessionContext, completes_paths: bool) -> Self {
         let mut completion = Self {
-            paths: FilenameCompleter::new(),
+            paths: completes_paths.then(FilenameCompleter::new),
             tables: BTreeMap::new(),
             functions: session::function_names(context),
             settings: session::setting_names(context),
@@ -119,9 +120,12 @@ impl Completion {
 
     /// Paths that begin as the text from `start` on does. A quote in a name is doubled, as SQL wants it.
     fn path(&self, before: &str, start: usize) -> Result<(usize, Vec<Pair>)> {
+        let Some(paths) = &self.paths else {
+            return Ok((start, Vec::new()));
+        };
         // In quotes, the completer escapes nothing.
         let quoted = format!("'{}", &before[start..]);
-        let (at, mut pairs) = self.paths.complete_path(&quoted, quoted.len())?;
+        let (at, mut pairs) = paths.complete_path(&quoted, quoted.len())?;
         for pair in &mut pairs {
             pair.replacement = pair.replacement.replace('\'', "''");
         }
@@ -288,7 +292,10 @@ mod tests {
     use super::*;
 
     fn completion() -> Completion {
-        let mut completion = Completion::new(&grampus::session::context(grampus::GrampusConfig::default()).unwrap());
+        let mut completion = Completion::new(
+            &grampus::session::context(grampus::GrampusConfig::default()).unwrap(),
+            true,
+        );
         let columns = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         completion
             .tables

@@ -243,6 +243,9 @@ fn no_column(field: &Column, valid: &[Column], known: &ErrorContext<'_>) -> Erro
     report.hint(format!("there are: {}", names.join(", ")))
 }
 
+/// What the engine says of a session that opens no files but those of its tables.
+const CONFINED: &str = ": this session is confined: ";
+
 fn plan(message: &str, diagnostic: Option<&Diagnostic>, known: &ErrorContext<'_>) -> ErrorReport {
     let between = |before: &str, after: &str| message.strip_prefix(before)?.strip_suffix(after);
     if let Some(name) = between("table '", "' not found") {
@@ -258,12 +261,19 @@ fn plan(message: &str, diagnostic: Option<&Diagnostic>, known: &ErrorContext<'_>
             .nth(1)
             .and_then(|rest| rest.split('\'').next());
         let report = ErrorReport::new(format!("no function named {name}"));
-        let report = match (window_hint(name), meant) {
+        let report = match (
+            window_hint(name).or_else(|| lacking_hint(name).map(str::to_owned)),
+            meant,
+        ) {
             (Some(hint), _) => report.hint(hint),
             (None, Some(meant)) => report.hint(format!("did you mean {meant}?")),
             (None, None) => report,
         };
         return with_place(report, diagnostic, known);
+    }
+    if let Some((what, _)) = message.split_once(CONFINED) {
+        let report = ErrorReport::new(format!("{what}: --safe is on, and refuses it"));
+        return report.hint("it reads the files that the command line names, and no others, and writes none");
     }
     if let Some(report) = wrong_arguments(message) {
         return report;
@@ -286,6 +296,18 @@ fn plan(message: &str, diagnostic: Option<&Diagnostic>, known: &ErrorContext<'_>
         return report.hint("the types do not fit; DESCRIBE table shows them, CAST(x AS type) changes one");
     }
     report
+}
+
+/// What to do without a function of other systems.
+fn lacking_hint(name: &str) -> Option<&'static str> {
+    match name {
+        "nfc_normalize" => Some("texts are compared as they are; normalize them in the program that writes them"),
+        "nextval" | "currval" => Some("there are no sequences: number rows by row_number() OVER ()"),
+        "list_zip" | "array_zip" => Some("arrays_zip(l, m) does it"),
+        "enum_range" | "enum_code" => Some("there are no enums; write VARCHAR"),
+        name if name.starts_with("st_") => Some("there are no spatial functions"),
+        _ => None,
+    }
 }
 
 /// A function call whose argument types fit no signature.

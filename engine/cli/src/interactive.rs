@@ -9,6 +9,7 @@ use rustyline::error::ReadlineError;
 use rustyline::history::DefaultHistory;
 use rustyline::{CompletionType, Config, Editor};
 
+use crate::args::Cli;
 use crate::exit_error::{ErrorReport, ExitError};
 use crate::line_helper::{LineHelper, is_word_command};
 use crate::session_tables;
@@ -20,14 +21,16 @@ use crate::user_files::{self, RcFile};
 const PROMPT: &str = "grampus> ";
 const HISTORY_ENTRIES: usize = 10_000;
 
-/// Runs until the user leaves. First comes the file of the user's own statements, if there is one and `runs_rc`.
-pub(crate) fn run(shell: &mut Shell, runs_rc: bool) -> Result<(), ExitError> {
+/// Runs until the user leaves. First comes the file of the user's own statements, if there is one and the options allow
+/// it. A safe session has neither this file nor a history.
+pub(crate) fn run(shell: &mut Shell, cli: &Cli) -> Result<(), ExitError> {
     greet(shell);
-    if let Some(rc) = RcFile::find().filter(|_| runs_rc) {
+    if let Some(rc) = RcFile::find().filter(|_| !cli.no_rc && !cli.safe) {
         run_rc(shell, &rc)?;
     }
-    let mut editor = editor(shell).map_err(|error| ErrorReport::new(format!("cannot use the terminal: {error}")))?;
-    let history = user_files::history();
+    let mut editor =
+        editor(shell, !cli.safe).map_err(|error| ErrorReport::new(format!("cannot use the terminal: {error}")))?;
+    let history = user_files::history().filter(|_| !cli.safe);
     if let Some(path) = &history {
         // Loading fails if there is no history yet.
         let _ = editor.load_history(path);
@@ -123,7 +126,7 @@ fn greet(shell: &Shell) {
     }
 }
 
-fn editor(shell: &Shell) -> rustyline::Result<Editor<LineHelper, DefaultHistory>> {
+fn editor(shell: &Shell, completes_paths: bool) -> rustyline::Result<Editor<LineHelper, DefaultHistory>> {
     let config = Config::builder()
         .max_history_size(HISTORY_ENTRIES)?
         .history_ignore_dups(true)?
@@ -132,7 +135,7 @@ fn editor(shell: &Shell) -> rustyline::Result<Editor<LineHelper, DefaultHistory>
         .auto_add_history(false)
         .build();
     let mut editor = Editor::with_config(config)?;
-    editor.set_helper(Some(LineHelper::new(&shell.context)));
+    editor.set_helper(Some(LineHelper::new(&shell.context, completes_paths)));
     Ok(editor)
 }
 

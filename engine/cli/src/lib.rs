@@ -174,7 +174,7 @@ fn query(cli: &Cli, jobs: &[Job]) -> Result<(), ExitError> {
     let interactive = jobs.is_empty() && io::stdin().is_terminal();
     let mut shell = shell::Shell::open(cli, interactive)?;
     if interactive {
-        interactive::run(&mut shell, !cli.no_rc)?;
+        interactive::run(&mut shell, cli)?;
     } else if jobs.is_empty() {
         shell.run_jobs(&[Job::File("-".to_owned())])?;
     } else {

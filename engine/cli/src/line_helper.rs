@@ -24,9 +24,10 @@ pub(crate) struct LineHelper {
 }
 
 impl LineHelper {
-    pub(crate) fn new(context: &SessionContext) -> Self {
+    /// `completes_paths`: whether folders are read for names of files.
+    pub(crate) fn new(context: &SessionContext, completes_paths: bool) -> Self {
         Self {
-            completion: Completion::new(context),
+            completion: Completion::new(context, completes_paths),
         }
     }
 

@@ -12,11 +12,12 @@ use crate::exit_error::ExitError;
 use crate::setting::Setting;
 use crate::statement_splitter::InputText;
 
-/// Opens a session with the settings of the command line.
-pub(crate) fn open(resources: &Resources) -> Result<SessionContext, ExitError> {
+/// Opens a session with the settings of the command line. A confined one opens no files but those of its tables.
+pub(crate) fn open(resources: &Resources, is_confined: bool) -> Result<SessionContext, ExitError> {
     let mut config = GrampusConfig {
         target_partitions: resources.partitions,
         memory_limit: resources.memory_limit.unwrap_or_default(),
+        is_confined,
         ..GrampusConfig::default()
     };
     config.options.device = resources.device.unwrap_or_default();
@@ -41,8 +42,10 @@ fn set(context: &SessionContext, setting: &Setting) -> Result<(), ExitError> {
         variable: setting.name.clone(),
         value: setting.value.clone(),
     }));
+    let is_allowed = grampus::session::check_confined(context, &plan);
     // This plan waits for nothing.
-    let Err(error) = futures::executor::block_on(context.execute_logical_plan(plan)) else {
+    let set = || futures::executor::block_on(context.execute_logical_plan(plan));
+    let Err(error) = is_allowed.and_then(|()| set()) else {
         return Ok(());
     };
     let statement = InputText {

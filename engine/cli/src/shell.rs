@@ -49,6 +49,8 @@ pub(crate) struct Shell {
     interrupts: Interrupts,
     results: ResultOutput,
     is_interactive: bool,
+    /// Whether commands open and write no files, and start no programs.
+    is_safe: bool,
     /// Whether neither timing nor I/O figures are printed, whatever the settings.
     is_silent: bool,
     /// Number of running `\i` commands, one inside of the other.
@@ -69,12 +71,13 @@ impl Shell {
         let scratch = scratch_folder::create_if_possible(cli.resources.temp_folder.as_deref())?;
         let results = ResultOutput::open(cli.output.as_deref())?;
         let mut shell = Self {
-            context: session::open(&cli.resources)?,
+            context: session::open(&cli.resources, cli.safe)?,
             settings: Settings::new(cli, interactive, results.is_terminal()),
             threads: Threads::start(cli.resources.partitions)?,
             interrupts,
             results,
             is_interactive: interactive,
+            is_safe: cli.safe,
             is_silent: false,
             include_depth: 0,
             spill_folders: Vec::new(),
@@ -220,6 +223,14 @@ impl Shell {
     /// Executes a command. False after `\q`.
     fn run_command(&mut self, command: BackslashCommand) -> Result<bool, ExitError> {
         let shows_types = self.shows_types();
+        if self.is_safe
+            && let Some(refused) = command.of_files()
+        {
+            let report = ErrorReport::new(format!("{refused}: --safe is on, and refuses it"));
+            return Err(report
+                .hint("no command opens or writes a file, or starts a program")
+                .into());
+        }
         let settings = &mut self.settings;
         match command {
             BackslashCommand::Quit => return Ok(false),

@@ -43,7 +43,7 @@ impl Settings {
             types: (cli.types || cli.no_types).then_some(cli.types),
             timing: cli.timing || (interactive && !cli.no_timing && !cli.quiet),
             io: cli.io,
-            pager: interactive,
+            pager: interactive && !cli.safe,
             quiet: cli.quiet,
             verbose: cli.verbose > 0,
         }

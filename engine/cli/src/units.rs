@@ -130,6 +130,23 @@ pub(crate) fn counted(value: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", count(value))
 }
 
+/// A number of at least 1.
+pub(crate) fn parse_count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("expected a number of at least 1".to_owned()),
+        Ok(count) => Ok(count),
+    }
+}
+
+/// The character between fields of CSV.
+pub(crate) fn parse_delimiter(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        [byte] if byte.is_ascii() => Ok(*byte),
+        b"\\t" | b"tab" => Ok(b'\t'),
+        _ => Err("expected one ASCII character, or \\t for a tab".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &BenchSqlArgs) -> Result<(), ExitError> {
     with_interrupts(|watch| {
         let _scratch = scratch_folder::create_if_possible(arguments.resources.temp_folder.as_deref())?;
         let threads = Threads::start(arguments.resources.partitions)?;
-        let context = session::open(&arguments.resources)?;
+        let context = session::open(&arguments.resources, false)?;
         open_tables(&context, &threads, arguments, watch)?;
         let mut measured = Vec::with_capacity(statements.len());
         for (name, sql) in statements {

@@ -87,7 +87,7 @@ pub(crate) fn run(arguments: &DemoArgs) -> Result<(), ExitError> {
 
 fn tour(arguments: &DemoArgs, folder: &Path, watch: &InterruptWatch) -> Result<(), ExitError> {
     let threads = Threads::start(arguments.resources.partitions)?;
-    let context = session::open(&arguments.resources)?;
+    let context = session::open(&arguments.resources, false)?;
     let start = Instant::now();
     note(format_args!(
         "Making up {} …",
