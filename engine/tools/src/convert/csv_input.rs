@@ -30,9 +30,19 @@ pub(super) fn open(path: &Path, columns: Option<&[String]>, csv: &CsvOptions) ->
 }
 
 fn read(path: &Path, columns: Option<&[String]>, format: Format, csv: &CsvOptions) -> Result<Input, Fault> {
-    let (schema, _) = format.infer_schema(BufReader::new(open_text(path)?), Some(csv.infer_rows))?;
-    let schema = with_texts(&schema, |_| false);
-    let zeros = leading_zeros(path, &schema, &format, csv.delimiter)?;
+    // Both pass over the file before its first batch.
+    let (inferred, may_have_zeros) = std::thread::scope(|scope| {
+        let search = scope.spawn(|| may_have_zeros(open_text(path)?, csv.delimiter));
+        let text = BufReader::new(open_text(path)?);
+        let inferred = format.infer_schema(text, Some(csv.infer_rows));
+        let searched = search.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        Ok::<_, Fault>((inferred?, searched?))
+    })?;
+    let schema = with_texts(&inferred.0, |_| false);
+    let zeros = match may_have_zeros {
+        true => leading_zeros(path, &schema, &format)?,
+        false => Vec::new(),
+    };
     let schema = with_texts(&schema, |at| zeros.contains(&at));
     let positions = positions(&schema, columns)?;
     let projected = schema.project(&positions)?;
@@ -81,10 +91,10 @@ fn with_texts(schema: &Schema, is_text: impl Fn(usize) -> bool) -> Schema {
 
 /// Positions of the columns of numbers in which a number has a leading zero, in any row. Rows that cannot be read are
 /// errors of the conversion itself.
-fn leading_zeros(path: &Path, schema: &Schema, format: &Format, delimiter: u8) -> Result<Vec<usize>, Fault> {
+fn leading_zeros(path: &Path, schema: &Schema, format: &Format) -> Result<Vec<usize>, Fault> {
     let is_number = |at: &usize| schema.field(*at).data_type().is_numeric();
     let numbers: Vec<usize> = (0..schema.fields().len()).filter(is_number).collect();
-    if numbers.is_empty() || !may_have_zeros(open_text(path)?, delimiter)? {
+    if numbers.is_empty() {
         return Ok(Vec::new());
     }
     let reader = ReaderBuilder::new(with_texts(schema, |_| true).into())
