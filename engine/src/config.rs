@@ -228,6 +228,8 @@ settings! {
     fetch_window_bytes: usize = 16 << 20, bytes,
         "Bytes of a filter's first columns that are fetched ahead from an object store";
     prune: bool = true, flag, "Skip stripes and row groups whose statistics or bloom filters exclude the filter";
+    parquet_cascade: bool = true, flag,
+        "Filter Parquet files column by column, and read the other columns for the rows that pass";
     timestamp_unit: TimestampUnit = TimestampUnit::default(), word,
         "Unit of timestamps in tables opened from now on: 'ns' (years 1677 to 2262), 'us' (any year), 'auto' \
          (microseconds for a column whose statistics tell that a value does not fit nanoseconds)";

@@ -63,6 +63,7 @@
 //! named_files     DataFusion's formats, whose errors name the file
 //! files_table     a table of files of another format in folders, by globs or by a list
 //! file_table      a table of files of any format, by the end of the location
+//! parquet_scan    the cascade over Parquet files: the source in place of DataFusion's, and its optimizer rule
 //! plan_codec      GrampusCodec: operators as bytes, for plans that travel
 //! scan_io         the I/O of a plan, over `scan` and `gpu`
 //! device_path     the device that runs a plan, with the reason
@@ -105,6 +106,7 @@ mod orc_source;
 mod orc_table;
 mod orc_table_factory;
 mod output;
+mod parquet_scan;
 #[cfg(feature = "proto")]
 mod plan_codec;
 mod plan_methods;

@@ -29,6 +29,7 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 
 use crate::named_files::named_source::NamedSource;
+use crate::parquet_scan::cascade_source::CascadeSource;
 
 /// Removes bounds of floats from the statistics of Parquet files.
 #[derive(Debug)]
@@ -85,7 +86,8 @@ impl PhysicalOptimizerRule for ParquetFilters {
                 false => Ok(Arc::clone(part)),
             });
             let hidden = parquet.with_predicate(conjunction(hidden.collect::<Result<Vec<_>>>()?));
-            let source = NamedSource::in_place_of(config.file_source(), Arc::new(hidden));
+            let source = CascadeSource::in_place_of(NamedSource::inner(config.file_source()), Arc::new(hidden));
+            let source = NamedSource::in_place_of(config.file_source(), source);
             let config = FileScanConfigBuilder::from(config.clone()).with_source(source).build();
             Ok(Transformed::yes(DataSourceExec::from_data_source(config)))
         });
@@ -101,11 +103,11 @@ impl PhysicalOptimizerRule for ParquetFilters {
     }
 }
 
-/// The scan of a Parquet file, and its source, named or not.
+/// The scan of a Parquet file, and DataFusion's source in it.
 fn parquet_scan(plan: &Arc<dyn ExecutionPlan>) -> Option<(&FileScanConfig, &ParquetSource)> {
     let source = plan.downcast_ref::<DataSourceExec>()?.data_source();
     let config = source.downcast_ref::<FileScanConfig>()?;
-    let source = NamedSource::inner(config.file_source());
+    let source = CascadeSource::inner(NamedSource::inner(config.file_source()));
     Some((config, source.downcast_ref::<ParquetSource>()?))
 }
 

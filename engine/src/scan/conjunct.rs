@@ -30,7 +30,7 @@ pub(crate) struct Conjunct {
     /// The kernel, if the expression has the shape that the kernel supports.
     pub(super) kernel: Option<ComparisonKernel>,
     /// Whether the evaluation may fail on a row. Then the conjuncts that are written before it are evaluated first.
-    pub(super) is_fallible: bool,
+    pub(crate) is_fallible: bool,
 }
 
 impl Conjunct {
@@ -60,7 +60,7 @@ impl Conjunct {
     ///
     /// # Errors
     /// If the expression fails.
-    pub(super) fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
+    pub(crate) fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
         match &self.equal_zeros {
             Some(filter) => filter.now()?.evaluate(batch),
             None => self.compact.evaluate(batch),

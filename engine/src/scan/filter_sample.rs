@@ -20,25 +20,25 @@ use crate::file::IoCounters;
 use crate::table::files::TableFile;
 
 /// Places of a sample, at equal distances.
-const MAX_PLACES: u64 = 8;
+pub(crate) const MAX_PLACES: u64 = 8;
 /// Maximum rows of a place. They begin a row group, where decoders can start.
-const MAX_PLACE_ROWS: u64 = 1024;
+pub(crate) const MAX_PLACE_ROWS: u64 = 1024;
 /// Maximum stored bytes that a sample reads, by estimate. Dictionaries and compression chunks count whole.
-const MAX_SAMPLE_BYTES: u64 = 4 << 20;
+pub(crate) const MAX_SAMPLE_BYTES: u64 = 4 << 20;
 
 /// The rows of a sample.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct FilterSample {
+pub(crate) struct FilterSample {
     /// Rows on which the filter was evaluated.
-    pub(super) rows: u64,
+    pub(crate) rows: u64,
     /// Rows among them that pass.
-    pub(super) passed: u64,
+    pub(crate) passed: u64,
     /// Places of the sample.
-    pub(super) places: u64,
+    pub(crate) places: u64,
     /// Rows of the places in which a row passes.
-    pub(super) rows_of_hits: u64,
+    pub(crate) rows_of_hits: u64,
     /// Places in which a row passes.
-    pub(super) hits: u64,
+    pub(crate) hits: u64,
 }
 
 /// Evaluates the filter at a few places of `stripes`. `None`: there is no filter, or a sample costs too much.

@@ -36,7 +36,7 @@
 pub(crate) mod coded_strings;
 pub(crate) mod column_locations;
 mod comparison_kernel;
-mod conjunct;
+pub(crate) mod conjunct;
 pub(crate) mod dynamic_filters;
 mod equal_zeros;
 pub(crate) mod execution_listener;
@@ -55,7 +55,7 @@ mod row_division;
 mod row_mask;
 mod scan_memory;
 pub(crate) mod scan_ranges;
-mod selectivity_estimate;
+pub(crate) mod selectivity_estimate;
 mod stripe_column;
 mod stripe_columns;
 pub(crate) mod stripe_dictionaries;

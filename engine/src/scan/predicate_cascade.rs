@@ -81,7 +81,7 @@ impl PredicateCascade {
         let dynamic = self.dynamic.conjuncts.iter().enumerate();
         let useful = dynamic.filter(|(filter, _)| {
             let seen = self.seen[scan.conjuncts.len() + filter];
-            !self.dynamic.is_true(*filter) && (seen.rows < MIN_SEEN_ROWS || seen.pass_rate() <= MAX_PASS_RATE)
+            !self.dynamic.is_true(*filter) && !seen.is_seldom_false()
         });
         let useful = useful.map(|(filter, conjunct)| (scan.conjuncts.len() + filter, conjunct));
         let candidates = scan.conjuncts.iter().enumerate().chain(useful).collect();
@@ -149,6 +149,11 @@ impl Seen {
     fn pass_rate(self) -> f64 {
         const PRIOR_ROWS: f64 = 256.0;
         (self.passed as f64 + PRIOR_ROWS / 2.0) / (self.rows as f64 + PRIOR_ROWS)
+    }
+
+    /// Whether a dynamic filter with these counts excludes too few rows to be evaluated.
+    pub(crate) fn is_seldom_false(self) -> bool {
+        self.rows >= MIN_SEEN_ROWS && self.pass_rate() > MAX_PASS_RATE
     }
 }
 

@@ -88,7 +88,7 @@ fn table_statistics(scan: &Scan, columns: &[usize]) -> Statistics {
 }
 
 /// Statistics of the rows that pass `filter`, all inexact, as DataFusion's filter operator estimates them.
-fn estimate_by_bounds(
+pub(crate) fn estimate_by_bounds(
     schema: Arc<Schema>,
     filter: Arc<dyn PhysicalExpr>,
     statistics: Statistics,
@@ -106,7 +106,7 @@ fn estimate_by_bounds(
 ///
 /// The rows of a place are often alike, by date say. If hardly any place has rows that pass, few of the table's rows
 /// pass, or they lie together. Bounds can tell the two apart, if they do not contradict the sample.
-fn estimate_by_sample(sample: FilterSample, scanned: u64, by_bounds: Option<usize>) -> usize {
+pub(crate) fn estimate_by_sample(sample: FilterSample, scanned: u64, by_bounds: Option<usize>) -> usize {
     if sample.rows >= scanned {
         return sample.passed as usize;
     }
@@ -121,7 +121,7 @@ fn estimate_by_sample(sample: FilterSample, scanned: u64, by_bounds: Option<usiz
 }
 
 /// `filtered`, estimates from bounds, for another number of rows. `unfiltered` describes all rows.
-fn with_rows(filtered: Statistics, unfiltered: &Statistics, rows: usize) -> Statistics {
+pub(crate) fn with_rows(filtered: Statistics, unfiltered: &Statistics, rows: usize) -> Statistics {
     let before = filtered.num_rows;
     let all = unfiltered.num_rows.get_value().copied().unwrap_or(rows).max(1);
     let at_most = |count: Precision<usize>| count.to_inexact().min(&Precision::Inexact(rows));

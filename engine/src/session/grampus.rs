@@ -39,6 +39,7 @@ use crate::join::spilling_join::SpillingJoins;
 use crate::named_files::named_format::NamedFormatFactory;
 use crate::orc_format::OrcFormatFactory;
 use crate::orc_table_factory::OrcTableFactory;
+use crate::parquet_scan::cascade_rule::ParquetCascade;
 use crate::statement::char_literals::CharLiterals;
 use crate::statement::confinement::Confined;
 use crate::statement::definitions::Macros;
@@ -250,6 +251,10 @@ impl Grampus {
         if has(SessionChange::ParquetNans) {
             ParquetBounds::insert_into(builder.physical_optimizers().get_or_insert_default());
             builder = builder.with_physical_optimizer_rule(Arc::new(ParquetFilters));
+        }
+        if has(SessionChange::ParquetCascade) {
+            let has_samples = has(SessionChange::FilterSamples);
+            ParquetCascade { has_samples }.insert_into(builder.physical_optimizers().get_or_insert_default());
         }
         if has(SessionChange::DrawnOnce) {
             builder = builder.with_analyzer_rule(Arc::new(DrawnOnce));

@@ -38,6 +38,9 @@ pub enum SessionChange {
     /// The optimizer rules `parquet_bounds` and `parquet_filters`: bounds of floats in Parquet files, which leave NaN
     /// out, neither skip rows nor answer aggregates.
     ParquetNans,
+    /// The optimizer rule `parquet_cascade`: Grampus's own scan filters Parquet files column by column. The setting
+    /// `grampus.parquet_cascade` switches it off too.
+    ParquetCascade,
     /// The analyzer rule `drawn_once`: DataFusion evaluates an operand such as `random()` once for each row.
     DrawnOnce,
     /// The functions `round`, `trunc` and `to_timestamp` for odd numbers, and `lead` and `lag` with IGNORE NULLS. They
@@ -65,7 +68,7 @@ pub enum SessionChange {
 
 impl SessionChange {
     /// All changes, in the order in which the rules run.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::OrcTables,
         Self::OrcFormat,
         Self::PlanCache,
@@ -74,6 +77,7 @@ impl SessionChange {
         Self::TimestampLiterals,
         Self::FloatZeros,
         Self::ParquetNans,
+        Self::ParquetCascade,
         Self::DrawnOnce,
         Self::RepairedFunctions,
         Self::SqlFunctions,

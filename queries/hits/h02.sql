@@ -1,0 +1,1 @@
+SELECT sum("AdvEngineID") AS s, count(*) AS n, avg("ResolutionWidth") AS a FROM hits

@@ -1,0 +1,1 @@
+SELECT count(DISTINCT "UserID") AS n FROM hits

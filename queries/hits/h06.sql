@@ -1,0 +1,1 @@
+SELECT min("EventDate") AS a, max("EventDate") AS b FROM hits

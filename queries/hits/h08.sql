@@ -1,0 +1,1 @@
+SELECT "RegionID", count(DISTINCT "UserID") AS u FROM hits GROUP BY 1 ORDER BY u DESC, 1 LIMIT 10

@@ -1,0 +1,1 @@
+SELECT "UserID", count(*) AS n FROM hits GROUP BY 1 ORDER BY n DESC, 1 LIMIT 10

@@ -1,0 +1,1 @@
+SELECT "UserID", "SearchPhrase", count(*) AS n FROM hits GROUP BY 1, 2 ORDER BY n DESC, 1, 2 LIMIT 10

@@ -1,0 +1,1 @@
+SELECT "UserID" FROM hits WHERE "UserID" = 1791903

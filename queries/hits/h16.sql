@@ -1,0 +1,1 @@
+SELECT count(*) AS n FROM hits WHERE "URL" LIKE '%/19%'

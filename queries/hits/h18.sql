@@ -1,0 +1,1 @@
+SELECT "SearchPhrase", min("URL") AS u, min("Title") AS t, count(*) AS n, count(DISTINCT "UserID") AS d FROM hits WHERE "Title" LIKE '%: 42%' AND "URL" NOT LIKE '%/1' AND "SearchPhrase" <> '' GROUP BY 1 ORDER BY n DESC, 1 LIMIT 10

@@ -1,0 +1,1 @@
+SELECT * FROM hits WHERE "URL" LIKE '%/777%' ORDER BY "EventTime", "WatchID" LIMIT 10

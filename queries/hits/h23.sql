@@ -1,0 +1,1 @@
+SELECT "URL", count(*) AS n FROM hits WHERE "CounterID" = 62 AND "EventDate" >= DATE '2013-07-03' AND "EventDate" <= DATE '2013-07-31' AND "DontCountHits" = 0 AND "IsRefresh" = 0 AND "URL" <> '' GROUP BY 1 ORDER BY n DESC, 1 LIMIT 10

@@ -1,0 +1,1 @@
+SELECT "Title", count(*) AS n FROM hits WHERE "CounterID" = 62 AND "EventDate" >= DATE '2013-07-03' AND "DontCountHits" = 0 AND "IsRefresh" = 0 AND "Title" <> '' GROUP BY 1 ORDER BY n DESC, 1 LIMIT 10

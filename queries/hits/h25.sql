@@ -1,0 +1,1 @@
+SELECT "WindowClientWidth", "WindowClientHeight", count(*) AS n FROM hits WHERE "CounterID" < 20 AND "EventDate" >= DATE '2013-07-10' AND "IsRefresh" = 0 AND "URLHash" = 104746 GROUP BY 1, 2 ORDER BY n DESC, 1, 2 LIMIT 10

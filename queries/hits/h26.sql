@@ -1,0 +1,1 @@
+SELECT date_trunc('minute', "EventTime") AS m, count(*) AS n FROM hits WHERE "CounterID" = 62 AND "EventDate" >= DATE '2013-07-14' AND "EventDate" <= DATE '2013-07-15' AND "IsRefresh" = 0 GROUP BY 1 ORDER BY 1 LIMIT 10
