@@ -233,6 +233,7 @@ fn each_change_is_switched_off_alone() {
             SessionChange::TimestampLiterals => &["timestamp_literals"],
             SessionChange::FloatZeros => &["float_literals"],
             SessionChange::ParquetNans => &["parquet_bounds", "parquet_filters"],
+            SessionChange::ParquetCascade => &["parquet_cascade"],
             SessionChange::DrawnOnce => &["drawn_once"],
             SessionChange::FilterSamples => &["filter_samples"],
             SessionChange::GpuAggregates => &["gpu_aggregates"],

@@ -9,9 +9,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, BooleanArray, BooleanBufferBuilder, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use datafusion::error::Result;
-use datafusion::parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ParquetRecordBatchReader, RowSelection, RowSelector,
-};
+use datafusion::parquet::arrow::arrow_reader::{ArrowReaderMetadata, RowSelection};
 use datafusion::parquet::arrow::async_reader::AsyncFileReader;
 use datafusion::physical_expr::projection::Projector;
 use datafusion::physical_plan::metrics::Count;
@@ -22,6 +20,8 @@ use super::file_filter::{FileFilter, Stage};
 use super::group_columns::GroupColumns;
 use super::group_pruning::{GroupPruning, PlannedGroup};
 use super::kept_rows::KeptRows;
+use super::selected_values::SelectedValues;
+use super::tile_rows::TileRows;
 
 /// Rows of the first tile of a file. Each further tile has four times as many, up to `MAX_TILE_ROWS`.
 const FIRST_TILE_ROWS: usize = 1 << 15;
@@ -76,7 +76,7 @@ struct OpenGroup {
 struct OpenTile {
     kept: KeptRows,
     /// The emitted columns that the filter has not read; `None` if there are none.
-    others: Option<(Vec<usize>, ParquetRecordBatchReader)>,
+    others: Option<(Vec<usize>, SelectedValues)>,
     rows_left: usize,
 }
 
@@ -156,85 +156,63 @@ impl FileScan {
         // A small rest is scanned with the tile.
         let end = if rows - end < tile_rows / 4 { rows } else { end };
         let start = std::mem::replace(&mut group.next_row, end);
-        let selection = tile_selection(group.selection.as_ref(), rows, start, end);
-        let share = (end - start) as f64 / rows as f64;
-        let tile = self.filter_tile(&mut group.columns, selection, share).await?;
+        let tile = TileRows::new(start..end, rows, group.selection.as_ref());
+        let tile = self.filter_tile(&mut group.columns, tile).await?;
         self.state.group = Some(group);
         Ok(tile)
     }
 
-    async fn filter_tile(
-        &mut self,
-        columns: &mut GroupColumns,
-        mut selection: Option<RowSelection>,
-        share: f64,
-    ) -> Result<Option<OpenTile>> {
-        let mut left = selection
-            .as_ref()
-            .map_or_else(|| columns.rows(), RowSelection::row_count);
+    async fn filter_tile(&mut self, columns: &mut GroupColumns, mut tile: TileRows) -> Result<Option<OpenTile>> {
         let mut kept = KeptRows::new(Vec::new(), &self.schema, self.batch_size)?;
         let stages = self.filter.stages();
         if !stages.is_empty() {
-            self.counts.rows_scanned.add(left);
+            self.counts.rows_scanned.add(tile.left);
         }
         for (at, stage) in stages.iter().enumerate() {
-            if left == 0 {
+            if tile.left == 0 {
                 return Ok(None);
             }
             let later = &stages[at + 1..];
-            let (mask, passed) = self
-                .run_stage(columns, stage, later, kept, (selection.clone(), left, share))
-                .await?;
+            let (mask, passed) = self.run_stage(columns, stage, later, kept, &tile).await?;
             kept = passed;
-            let passed = mask.true_count();
-            if passed < left {
-                let mask = RowSelection::from_boolean_buffer(mask.values().clone());
-                selection = Some(match selection {
-                    Some(before) => before.and_then(&mask),
-                    None => mask,
-                });
-            }
-            left = passed;
+            tile.keep(mask.values());
         }
-        if left == 0 {
+        if tile.left == 0 {
             return Ok(None);
         }
-        self.counts.rows_passed.add(left);
+        self.counts.rows_passed.add(tile.left);
         let others = self.emitted.iter().filter(|column| !kept.columns.contains(column));
         let others: Vec<usize> = others.copied().collect();
         let others = match others.is_empty() {
             true => None,
             false => {
-                columns
-                    .fetch(&mut self.reader, &others, selection.as_ref(), share)
-                    .await?;
-                let reader = columns.read(&others, selection, self.batch_size)?;
-                Some((others, reader))
+                columns.fetch(&mut self.reader, &others, &tile).await?;
+                let values = columns.read(&others, &tile, self.batch_size)?;
+                Some((others, values))
             }
         };
         Ok(Some(OpenTile {
             kept,
             others,
-            rows_left: left,
+            rows_left: tile.left,
         }))
     }
 
-    /// Evaluates one stage for the rows of a selection, which are `left`. Returns which of them pass, and their values
-    /// that are used later.
+    /// Evaluates one stage for the rows of a tile that are left. Returns which of them pass, and their values that are
+    /// used later.
     async fn run_stage(
         &mut self,
         columns: &mut GroupColumns,
         stage: &Stage,
         later: &[Stage],
         mut kept: KeptRows,
-        (selection, left, share): (Option<RowSelection>, usize, f64),
+        tile: &TileRows,
     ) -> Result<(BooleanArray, KeptRows)> {
-        columns
-            .fetch(&mut self.reader, &stage.new_columns, selection.as_ref(), share)
-            .await?;
+        let left = tile.left;
+        columns.fetch(&mut self.reader, &stage.new_columns, tile).await?;
         let mut reader = match stage.new_columns.is_empty() {
             true => None,
-            false => Some(columns.read(&stage.new_columns, selection, self.batch_size)?),
+            false => Some(columns.read(&stage.new_columns, tile, self.batch_size)?),
         };
         let mut read: Vec<usize> = kept.columns.iter().chain(&stage.new_columns).copied().collect();
         read.sort_unstable();
@@ -247,11 +225,11 @@ impl FileScan {
         let mut masks = BooleanBufferBuilder::new(left);
         while masks.len() < left {
             let new = match &mut reader {
-                Some(reader) => reader.next().transpose()?,
+                Some(reader) => reader.next()?,
                 None => None,
             };
             let rows = match (&new, &reader) {
-                (Some(new), _) => new.num_rows(),
+                (Some((rows, _)), _) => *rows,
                 (None, None) if !kept.columns.is_empty() => kept.next_rows(),
                 // A condition without columns.
                 (None, None) => left - masks.len(),
@@ -267,7 +245,7 @@ impl FileScan {
                     return old.get(place).cloned();
                 }
                 let place = stage.new_columns.binary_search(&column).ok()?;
-                new.as_ref().map(|new| Arc::clone(new.column(place)))
+                new.as_ref().and_then(|(_, new)| new.get(place).cloned())
             };
             let mask = self.filter.evaluate(stage, rows, &array)?;
             masks.append_buffer(mask.values());
@@ -288,14 +266,14 @@ impl OpenTile {
             return Ok(None);
         }
         let new = match &mut self.others {
-            Some((_, reader)) => match reader.next().transpose()? {
-                Some(batch) => Some(batch),
+            Some((_, values)) => match values.next()? {
+                Some(new) => Some(new),
                 None => return missing_rows(self.rows_left, 0),
             },
             None => None,
         };
         let rows = match &new {
-            Some(new) => new.num_rows(),
+            Some((rows, _)) => *rows,
             None if self.kept.columns.is_empty() => self.rows_left.min(batch_size),
             None => self.kept.next_rows().min(self.rows_left),
         };
@@ -307,7 +285,7 @@ impl OpenTile {
                 return kept.get(place).cloned();
             }
             let place = others.binary_search(column).ok()?;
-            new.as_ref().map(|new| Arc::clone(new.column(place)))
+            new.as_ref().and_then(|(_, new)| new.get(place).cloned())
         });
         Ok(Some((rows, arrays.collect())))
     }
@@ -316,24 +294,4 @@ impl OpenTile {
 /// A column has fewer values than the row group has rows.
 fn missing_rows<T>(rows: usize, group: usize) -> Result<T> {
     datafusion::common::exec_err!("{rows} rows of row group {group} are missing: its columns differ in length")
-}
-
-/// Rows `start..end` of a row group's `rows`, as far as `selection` has them. `None`: all rows of the row group.
-fn tile_selection(selection: Option<&RowSelection>, rows: usize, start: usize, end: usize) -> Option<RowSelection> {
-    if start == 0 && end == rows {
-        return selection.cloned();
-    }
-    let mut tile = Vec::with_capacity(2);
-    if start > 0 {
-        tile.push(RowSelector::skip(start));
-    }
-    tile.push(RowSelector::select(end - start));
-    if end < rows {
-        tile.push(RowSelector::skip(rows - end));
-    }
-    let tile = RowSelection::from(tile);
-    Some(match selection {
-        Some(selection) => selection.intersection(&tile),
-        None => tile,
-    })
 }

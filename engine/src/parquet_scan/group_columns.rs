@@ -1,17 +1,22 @@
 //! [`GroupColumns`]: columns of one row group, fetched and decoded for selected rows.
 
 use std::ops::Range;
+use std::sync::Arc;
 
+use arrow::buffer::BooleanBuffer;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::parquet::arrow::ProjectionMask;
 use datafusion::parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection, RowSelectionPolicy,
+    ArrowReaderMetadata, ParquetRecordBatchReaderBuilder, RowSelection, RowSelectionPolicy,
 };
 use datafusion::parquet::arrow::async_reader::AsyncFileReader;
 use datafusion::parquet::file::metadata::ColumnChunkMetaData;
 use datafusion::parquet::file::page_index::offset_index::PageLocation;
 
 use super::fetched_bytes::FetchedBytes;
+use super::kept_rows::KeptRows;
+use super::selected_values::SelectedValues;
+use super::tile_rows::TileRows;
 
 /// The columns of one row group of a file without nested columns among those that are read.
 #[derive(Debug)]
@@ -19,8 +24,6 @@ pub(super) struct GroupColumns {
     metadata: ArrowReaderMetadata,
     pub(super) group: usize,
     fetched: FetchedBytes,
-    /// Columns of which only some pages were fetched.
-    sparse: Vec<usize>,
 }
 
 /// The pages of a tile are fetched one by one if they have at most one in this many of the tile's bytes.
@@ -32,7 +35,6 @@ impl GroupColumns {
             metadata,
             group,
             fetched: FetchedBytes::default(),
-            sparse: Vec::new(),
         }
     }
 
@@ -41,15 +43,14 @@ impl GroupColumns {
         usize::try_from(rows).unwrap_or(0)
     }
 
-    /// Fetches what the selected rows of `columns` need, in a tile with this share of the row group's rows. `None`
-    /// selects all rows.
+    /// Fetches what the rows of `tile` that are left need of `columns`.
     pub(super) async fn fetch(
         &mut self,
         reader: &mut Box<dyn AsyncFileReader>,
         columns: &[usize],
-        selection: Option<&RowSelection>,
-        share: f64,
+        tile: &TileRows,
     ) -> Result<()> {
+        let selection = tile.mask.as_ref().and_then(|_| tile.runs());
         let mut ranges = Vec::new();
         for &column in columns {
             for leaf in leaves(&self.metadata, column) {
@@ -59,18 +60,11 @@ impl GroupColumns {
                 if self.fetched.contains(&whole) {
                     continue;
                 }
-                let pages = selection.and_then(|selection| self.pages(leaf, chunk, selection, share));
+                let pages = selection.as_ref();
+                let pages = pages.and_then(|selection| self.pages(leaf, chunk, selection, tile.share()));
                 match pages {
-                    Some(pages) => {
-                        if !self.sparse.contains(&column) {
-                            self.sparse.push(column);
-                        }
-                        ranges.extend(pages.into_iter().filter(|page| !self.fetched.contains(page)));
-                    }
-                    None => {
-                        self.sparse.retain(|&other| other != column);
-                        ranges.push(whole);
-                    }
+                    Some(pages) => ranges.extend(pages.into_iter().filter(|page| !self.fetched.contains(page))),
+                    None => ranges.push(whole),
                 }
             }
         }
@@ -104,27 +98,30 @@ impl GroupColumns {
         (bytes as f64 <= length as f64 * share / PAGES_PART).then_some(pages)
     }
 
-    /// A reader of the selected rows of `columns`, which were fetched for these rows or for more.
-    pub(super) fn read(
-        &self,
-        columns: &[usize],
-        selection: Option<RowSelection>,
-        batch_size: usize,
-    ) -> Result<ParquetRecordBatchReader> {
+    /// The values of `columns` for the rows of `tile` that are left. They were fetched for these rows or for more.
+    pub(super) fn read(&self, columns: &[usize], tile: &TileRows, batch_size: usize) -> Result<SelectedValues> {
         let metadata = self.metadata.clone();
         let mask = ProjectionMask::roots(metadata.parquet_schema(), columns.iter().copied());
-        let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(self.fetched.clone(), metadata)
+        let file_schema = Arc::clone(metadata.schema());
+        // A selection of runs reads no page without rows of it, and so does without those that were not fetched.
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(self.fetched.clone(), metadata)
             .with_row_groups(vec![self.group])
             .with_projection(mask)
-            .with_batch_size(batch_size);
-        if let Some(selection) = selection {
-            builder = builder.with_row_selection(selection);
+            .with_batch_size(batch_size)
+            .with_row_selection_policy(RowSelectionPolicy::Selectors);
+        if let Some(runs) = tile.runs() {
+            return Ok(SelectedValues::all(builder.with_row_selection(runs).build()?));
         }
-        // A mask is applied to all rows of a batch, and so would need the pages between two selected ones.
-        if columns.iter().any(|column| self.sparse.contains(column)) {
-            builder = builder.with_row_selection_policy(RowSelectionPolicy::Selectors);
-        }
-        Ok(builder.build()?)
+        let builder = match tile.all().runs() {
+            Some(all) => builder.with_row_selection(all),
+            None => builder,
+        };
+        let gathered = KeptRows::new(columns.to_vec(), &file_schema, batch_size)?;
+        let mask = tile
+            .mask
+            .clone()
+            .unwrap_or_else(|| BooleanBuffer::new_set(tile.range.len()));
+        Ok(SelectedValues::scattered(builder.build()?, mask, gathered, batch_size))
     }
 }
 

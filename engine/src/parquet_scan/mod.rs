@@ -3,8 +3,10 @@
 //! ```text
 //! fetched_bytes    parts of a file in memory, as the crate `parquet` reads them
 //! kept_rows        values of columns that were read already, for the rows that passed so far
+//! tile_rows        the rows of a tile that passed so far
 //! file_filter      the filter over the columns of one file, and its order
 //! group_pruning    row groups and pages that statistics and bloom filters exclude
+//! selected_values  values of the rows that are left
 //! group_columns    columns of one row group, fetched and decoded for selected rows
 //! file_scan        one file: row group after row group, tile after tile
 //! cascade_files    the opening of files
@@ -27,3 +29,5 @@ mod filter_estimate;
 mod group_columns;
 mod group_pruning;
 mod kept_rows;
+mod selected_values;
+mod tile_rows;
