@@ -385,6 +385,19 @@ async fn the_keys_of_a_join_exclude_rows_of_its_other_side() {
 }
 
 #[tokio::test]
+async fn the_threshold_of_a_sort_excludes_row_groups() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = table_of(folder.path(), 20_000, 1000, 100);
+    let context = over_files(0, &path, &small(), true).await;
+    for order in ["id", "id DESC"] {
+        let sql = format!("SELECT text FROM t WHERE key >= 0 OR key IS NULL ORDER BY {order} LIMIT 3");
+        let explained = run(&context, &format!("EXPLAIN ANALYZE {sql}")).await.unwrap();
+        assert_eq!(metric(&explained, "row_groups_pruned_dynamic"), "19", "{explained:?}");
+        assert_eq!(metric(&explained, "rows_scanned"), "1.00 K", "{explained:?}");
+    }
+}
+
+#[tokio::test]
 async fn conditions_that_may_fail_see_rows_that_passed_those_before() {
     let folder = tempfile::tempdir().unwrap();
     let path = table_of(folder.path(), 3000, 1000, 100);

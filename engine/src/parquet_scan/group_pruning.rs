@@ -80,7 +80,7 @@ impl GroupPruning {
         // Not counted twice.
         let metrics = ParquetFileMetrics::new(0, "", &ExecutionPlanMetricsSet::new());
         left.prune_by_statistics(&self.schema, metadata.parquet_schema(), groups, predicate, &metrics);
-        left.is_empty()
+        !has_groups(&left)
     }
 
     /// The row groups of `file` that are left. Loads bloom filters, and page indexes into `metadata`.
@@ -99,16 +99,16 @@ impl GroupPruning {
                 left.prune_by_statistics(&self.schema, metadata.parquet_schema(), groups, predicate, metrics);
             }
             let pages = PagePruningAccessPlanFilter::new(&self.predicate, Arc::clone(&self.schema));
-            let by_pages = self.settings.by_pages && pages.filter_number() > 0 && !left.is_empty();
+            let by_pages = self.settings.by_pages && pages.filter_number() > 0 && has_groups(&left);
             if by_pages {
                 load_page_index(metadata, &mut reader, options).await?;
             }
-            if self.settings.by_bloom_filters && !left.is_empty() {
+            if self.settings.by_bloom_filters && has_groups(&left) {
                 let filters = self.bloom_filters(predicate, &left, metadata, reader, metrics).await;
                 left.prune_by_bloom_filters(predicate, metrics, &filters);
             }
             let plan = left.build();
-            let plan = match by_pages && !plan.is_empty() {
+            let plan = match by_pages {
                 true => {
                     let all = metadata.metadata();
                     pages.prune_plan_with_page_index(plan, &self.schema, metadata.parquet_schema(), all, metrics)
@@ -148,6 +148,11 @@ impl GroupPruning {
         }
         filters
     }
+}
+
+/// Whether a row group is left. `is_empty` asks for something else: whether the file has row groups.
+fn has_groups(left: &RowGroupAccessPlanFilter) -> bool {
+    left.row_group_indexes().next().is_some()
 }
 
 /// All row groups that begin in the file's range.
