@@ -117,10 +117,10 @@ pub enum GpuBacking {
 /// The decompression of chunks that are read on the GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GpuDecompress {
-    /// On the GPU: Snappy and LZ4 by kernels of this project, Zstandard and zlib by nvCOMP if it can be loaded.
+    /// On the GPU, by kernels of this project.
     #[default]
     Auto,
-    /// On the GPU, by kernels of this project: Snappy and LZ4.
+    /// As `Auto`.
     Own,
     /// On the GPU, by nvCOMP. If it cannot be loaded, queries over compressed files fail.
     Nvcomp,
@@ -242,9 +242,8 @@ settings! {
         "How columns come to the GPU: 'auto', 'paged' (what kernels miss, kept in device memory), 'mapped' (loads from \
          the page cache), 'queued' (NVMe commands), 'resident' (whole, kept in device memory)";
     gpu_decompress: GpuDecompress = GpuDecompress::default(), word,
-        "Where chunks of compressed files are decompressed for the GPU: 'auto' (Snappy and LZ4 on the GPU; Zstandard \
-         and zlib there by nvCOMP, if it is installed), 'own' (Snappy and LZ4 on the GPU), 'nvcomp' (all on the GPU by \
-         nvCOMP, or an error), 'off' (by the CPU)";
+        "Where chunks of compressed files are decompressed for the GPU: 'auto' and 'own' (on the GPU), 'nvcomp' (there \
+         by nvCOMP, or an error), 'off' (by the CPU)";
     nvcomp_library: String = String::new(), text,
         "The file of nvCOMP; empty: the file that GRAMPUS_NVCOMP names, or libnvcomp.so.5 of the loader";
     gpu_load: GpuLoad = GpuLoad::default(), word,

@@ -1,18 +1,6 @@
-// The decompression kernel: a warp takes one chunk after the other.
+// The decompression kernel for Snappy and LZ4.
 GRAMPUS_KERNEL(grampus_decompress, grampus::DecompressLaunch, launch) {
     using namespace grampus;
-    GRAMPUS_SHARED_BY_WARP(ShortElementBatch, batch);
-    u32 job = 0;
-    GRAMPUS_NO_UNROLL
-    for (u32 at = launch_warp(); at < launch.chunks; at += launch_warps()) {
-        while (at - launch.job[job].first >= launch.job[job].count) job++;
-        const StoredChunk chunk = launch.job[job].chunks[at - launch.job[job].first];
-        ChunkResult result = decompress(chunk, batch);
-        if (lane_id() == 0) {
-            bool good = result.status == CHUNK_OK && result.bytes == chunk.bytes;
-            if (!good) cas_relaxed_gpu(launch.failed, 0u, chunk.label + 1);
-            if (launch.results != nullptr) launch.results[at] = result;
-        }
-        sync_warp();
-    }
+    GRAMPUS_SHARED_BY_WARP(ElementBatch, batch);
+    decompress_chunks(launch, [&](const StoredChunk& chunk) { return decompress_elements(chunk, batch); });
 }

@@ -31,7 +31,7 @@ struct Lz4 {
 };
 
 // Collective; all lanes get the result.
-GRAMPUS_SLOW ChunkResult decompress_lz4(const StoredChunk& chunk, ShortElementBatch& batch) {
+GRAMPUS_SLOW ChunkResult decompress_lz4(const StoredChunk& chunk, ElementBatch& batch) {
     const ChunkResult corrupt = {CHUNK_CORRUPT, 0}, too_long = {CHUNK_TOO_LONG, 0};
     u8* to = chunk.to;
     StreamBytes in(DecodeStream{chunk.from, chunk.length, 0});

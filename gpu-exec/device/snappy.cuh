@@ -24,7 +24,7 @@ struct Snappy {
 constexpr u32 MAX_LENGTH_BYTES = 5;
 
 // Collective; all lanes get the result.
-GRAMPUS_SLOW ChunkResult decompress_snappy(const StoredChunk& chunk, ShortElementBatch& batch) {
+GRAMPUS_SLOW ChunkResult decompress_snappy(const StoredChunk& chunk, ElementBatch& batch) {
     const ChunkResult corrupt = {CHUNK_CORRUPT, 0};
     u8* to = chunk.to;
     StreamBytes in(DecodeStream{chunk.from, chunk.length, 0});

@@ -12,6 +12,7 @@ use grampus_cuda::{self as cuda, CudaError, Device, Module};
 use crate::abi::paging::{PLACE_PAGES, PUBLISH_PAGES};
 use crate::code_folder::CodeFolder;
 use crate::codegen::{BLOCK_THREADS, ENTRY, QueryKernel, slow_path};
+use crate::decompress::ChunkKernel;
 use crate::{decode, decompress};
 
 /// Modules kept in memory. Each takes some hundred KiB on the device.
@@ -174,12 +175,12 @@ impl KernelCache {
         self.constant_kernel(decode::ENTRY, decode::translation_unit)
     }
 
-    /// The decompression kernel's module, with the kernel [`decompress::ENTRY`].
+    /// The module of a decompression kernel.
     ///
     /// # Errors
     /// As [`get`](Self::get).
-    pub fn decompressing(&self) -> Result<Loaded, CudaError> {
-        self.constant_kernel(decompress::ENTRY, decompress::translation_unit)
+    pub fn decompressing(&self, kernel: ChunkKernel) -> Result<Loaded, CudaError> {
+        self.constant_kernel(kernel.entry(), || kernel.translation_unit())
     }
 
     /// The module of the kernels around nvCOMP, [`decompress::library::PREPARE`] and [`decompress::library::TAKE`].

@@ -150,10 +150,8 @@ pub struct RunPreview {
 /// The way in which a device decompresses chunks.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Decompression<'a> {
-    /// nvCOMP, for the codecs of which this crate has no kernel. Without it the CPU decompresses these.
+    /// nvCOMP, which decompresses all codecs that it knows. Without it, kernels of this crate do.
     pub library: Option<&'a Nvcomp>,
-    /// nvCOMP also decompresses the codecs of which this crate has a kernel.
-    pub prefers_library: bool,
 }
 
 /// Decompressors of a device.
@@ -168,13 +166,10 @@ pub(crate) enum Decompressor<'a> {
 impl<'a> Decompression<'a> {
     /// The decompressor of a codec; `None`: the CPU decompresses.
     pub(crate) fn of(self, codec: Codec) -> Option<Decompressor<'a>> {
+        // Both know the same codecs.
+        nvcomp_codec(codec)?;
         let library = self.library.filter(|library| !library.is_suspect());
-        let library = library.filter(|_| nvcomp_codec(codec).is_some());
-        let has_kernel = matches!(codec, Codec::Snappy | Codec::Lz4);
-        match library {
-            Some(library) if self.prefers_library || !has_kernel => Some(Decompressor::Library(library)),
-            _ => has_kernel.then_some(Decompressor::Own),
-        }
+        Some(library.map_or(Decompressor::Own, Decompressor::Library))
     }
 }
 

@@ -71,14 +71,13 @@ fn only_chunks_with_rows_that_pass_are_moved() {
 #[test]
 fn values_that_lie_in_two_chunks_are_found() {
     let library = nvcomp();
-    let library = library.as_deref();
-    for codec in codecs(library) {
+    for (codec, library) in codecs(library.as_deref()) {
         for (chunk_bytes, originals) in [(4 << 10, 2), (64 << 10, 0), (1001, 3), (4099, 0), (65_539, 2), (13, 4)] {
             let is_slow = chunk_bytes < 1000 && codec != Codec::Snappy;
             if is_slow {
                 continue;
             }
-            let what = format!("{codec:?}, {chunk_bytes}, {originals}");
+            let what = format!("{codec:?}, nvCOMP {}, {chunk_bytes}, {originals}", library.is_some());
             let table = plain_table(codec, chunk_bytes, originals);
             let Some(gpu) = gpu(None, RuntimeOptions::default()) else {
                 return;
@@ -193,8 +192,7 @@ fn pages_of_another_size_are_loaded_anew_and_kept() {
 #[test]
 fn failed_chunk_is_the_cpus_to_decode() {
     let library = nvcomp();
-    let library = library.as_deref();
-    for codec in codecs(library) {
+    for (codec, library) in codecs(library.as_deref()) {
         let mut table = sparse_table(&[&[90_000, 40_000]], Kind::Plain);
         let chunks = compress_table(&mut table, codec, 4 << 10, 0);
         // One chunk of one column, with a row that passes: its page, and what was launched with it.

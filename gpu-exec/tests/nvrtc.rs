@@ -12,6 +12,7 @@ use common::random::{self, Random};
 use common::{aggregate, binary, col, column, count, dollars_per_mile, paged_shape, shape, sum, taxi, without_nulls};
 use grampus_cuda::STACK_BYTES;
 use grampus_gpu_exec::codegen::{Access, ENTRY, Grouping, QueryKernel, Shape, TableScope, slow_path};
+use grampus_gpu_exec::decompress::ChunkKernel;
 use grampus_gpu_exec::program::{BinaryOp, DatePart, Expr, Function, MathFunction, Program, TimeUnit, Type};
 
 /// Compiles a kernel and returns the report. `None`: NVRTC is missing.
@@ -36,18 +37,21 @@ fn compile(name: &str, program: &Program, shape: &Shape) -> Option<String> {
 }
 
 fn compile_unit(name: &str, unit: &str) -> Option<String> {
-    compile_unit_for("sm_90", name, unit)
+    compile_unit_for("sm_90", name, unit, true)
 }
 
-fn compile_unit_for(arch: &str, name: &str, unit: &str) -> Option<String> {
+/// `is_linked`: the unit is one of several, as those of a query's kernel are.
+fn compile_unit_for(arch: &str, name: &str, unit: &str, is_linked: bool) -> Option<String> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nvrtc");
     std::fs::create_dir_all(&folder).expect("cargo's folder for temporary files is writable");
     let path = folder.join(format!("{name}-{arch}.cu"));
     std::fs::write(&path, unit).expect("writable");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../io-stack/tests/nvrtc.py");
     let mut command = Command::new("python3");
-    let options = ["--maxrregcount=64", "--relocatable-device-code=true"];
-    let out = command.arg(script).arg(arch).arg(&path).args(options).output();
+    command.arg(script).arg(arch).arg(&path).arg("--maxrregcount=64");
+    let out = command
+        .args(is_linked.then_some("--relocatable-device-code=true"))
+        .output();
     let out = match out {
         Ok(out) if out.status.code() != Some(77) => out,
         _ => {
@@ -93,23 +97,29 @@ fn decoding_kernel_does_not_spill() {
 }
 
 #[test]
-fn decompression_kernel_does_not_spill() {
-    let unit = grampus_gpu_exec::decompress::translation_unit();
-    does_not_spill("decompress", &unit, 1);
+fn decompression_kernels_do_not_spill() {
+    for kernel in ChunkKernel::ALL {
+        // Four blocks of 256 threads fit, or of 128.
+        let registers = 65_536 / (4 * kernel.block_threads());
+        does_not_spill(kernel.entry(), &kernel.translation_unit(), (1, registers));
+    }
 }
 
 #[test]
 fn kernels_around_nvcomp_do_not_spill() {
     let unit = grampus_gpu_exec::decompress::library_translation_unit();
-    does_not_spill("library_chunks", &unit, 2);
+    does_not_spill("library_chunks", &unit, (2, 64));
 }
 
-fn does_not_spill(name: &str, unit: &str, kernels: usize) {
+fn does_not_spill(name: &str, unit: &str, (kernels, most_registers): (usize, u32)) {
     for arch in ["sm_80", "sm_90"] {
-        let Some(report) = compile_unit_for(arch, name, unit) else {
+        let Some(report) = compile_unit_for(arch, name, unit, false) else {
             return;
         };
-        assert!(registers(&report).is_some_and(|count| count <= 64), "{report}");
+        assert!(
+            registers(&report).is_some_and(|count| count <= most_registers),
+            "{report}"
+        );
         let without_spills = report.matches(" 0 B spill stores, 0 B spill loads").count();
         assert_eq!(without_spills, kernels, "{report}");
     }
@@ -447,7 +457,7 @@ fn groups_by_code_spill_little() {
                 for unit in kernel.units_to_link() {
                     let is_loop = unit.contains("merge_groups<Words>(parameter");
                     let name = format!("{name}_{scope:?}{}", if is_loop { "" } else { "_strange" });
-                    let Some(report) = compile_unit_for(arch, &name, &unit) else {
+                    let Some(report) = compile_unit_for(arch, &name, &unit, true) else {
                         return;
                     };
                     assert!(registers(&report).is_none_or(|count| count <= 64), "{report}");

@@ -351,6 +351,10 @@ GRAMPUS_DEVICE void max_in_block(u64* p, u64 v) { atomicMax(p, v); }
 #define GRAMPUS_KERNEL_OF_LARGE_BLOCKS(name, Parameters, parameters) \
     extern "C" __global__ void __launch_bounds__(1024, 1) name(const __grid_constant__ Parameters parameters)
 
+// The same for a kernel whose warps take much shared memory: blocks of at most 128 threads.
+#define GRAMPUS_KERNEL_OF_SMALL_BLOCKS(name, Parameters, parameters) \
+    extern "C" __global__ void __launch_bounds__(128, 5) name(const __grid_constant__ Parameters parameters)
+
 // Memory that the warps of a block share, as large as the launch says; not initialised.
 #define GRAMPUS_SHARED_BY_BLOCK(name)                   \
     extern __shared__ grampus::u64x2 name##_of_block[]; \
@@ -359,6 +363,11 @@ GRAMPUS_DEVICE void max_in_block(u64* p, u64 v) { atomicMax(p, v); }
 // One struct for each warp of a block of at most 256 threads, in shared memory; not initialised.
 #define GRAMPUS_SHARED_BY_WARP(Type, name)   \
     __shared__ Type name##_of_warps[256 / 32]; \
+    Type& name = name##_of_warps[threadIdx.x / 32]
+
+// The same for a block of at most 128 threads.
+#define GRAMPUS_SHARED_BY_FEW_WARPS(Type, name) \
+    __shared__ Type name##_of_warps[128 / 32];  \
     Type& name = name##_of_warps[threadIdx.x / 32]
 
 #endif

@@ -260,6 +260,7 @@ inline void max_in_block(u64* p, u64 v) { *p = *p < v ? v : *p; }
     static void name##_of_one_warp(const Parameters& parameters)
 
 #define GRAMPUS_KERNEL_OF_LARGE_BLOCKS(name, Parameters, parameters) GRAMPUS_KERNEL(name, Parameters, parameters)
+#define GRAMPUS_KERNEL_OF_SMALL_BLOCKS(name, Parameters, parameters) GRAMPUS_KERNEL(name, Parameters, parameters)
 
 // The memory of a block: as much as a block of a large GPU has (io-stack/cuda/src/device.rs, HOST_BLOCK_SHARED_BYTES).
 #define GRAMPUS_SHARED_BY_BLOCK(name)                                        \
@@ -270,5 +271,6 @@ inline void max_in_block(u64* p, u64 v) { *p = *p < v ? v : *p; }
 #define GRAMPUS_SHARED_BY_WARP(Type, name) \
     GRAMPUS_OF_WARP Type name##_of_warp;   \
     Type& name = name##_of_warp
+#define GRAMPUS_SHARED_BY_FEW_WARPS(Type, name) GRAMPUS_SHARED_BY_WARP(Type, name)
 
 #endif

@@ -12,12 +12,13 @@ use arrow::array::{
 };
 use bytes::Bytes;
 use grampus_cuda::{self as cuda, Device, Module, Nvcomp};
+use grampus_gpu_exec::decode as decoding;
 use grampus_gpu_exec::decode::standalone::{Modules, Rows, decode};
+use grampus_gpu_exec::decompress::ChunkKernel;
 use grampus_gpu_exec::input::Decoded;
 use grampus_gpu_exec::input::encoded_check::fits;
 use grampus_gpu_exec::kernel_cache::KernelCache;
 use grampus_gpu_exec::program::{Stored, Type};
-use grampus_gpu_exec::{decode as decoding, decompress as decompressing};
 use grampus_orc_layout::access::Access;
 use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::decode::{ColumnReader, dictionary_entries};
@@ -43,10 +44,16 @@ mod decimals;
 /// Host threads as warps of one lane, and as warps of 32 lanes in lockstep.
 struct Machines {
     device: Device,
-    /// Of the decode kernel, of the decompression kernel, and of the kernels around nvCOMP.
-    modules: [[Arc<Module>; 3]; 2],
+    /// With one lane, with 32 lanes, and with one lane and nvCOMP.
+    kernels: [Kernels; 3],
     /// A stand-in for nvCOMP.
     nvcomp: Arc<Nvcomp>,
+}
+
+struct Kernels {
+    decoding: Arc<Module>,
+    decompressing: Vec<(ChunkKernel, Arc<Module>)>,
+    around_library: Option<Arc<Module>>,
 }
 
 fn machines() -> Option<Machines> {
@@ -65,21 +72,24 @@ fn machines() -> Option<Machines> {
         let lockstep = cuda::compile_for(&device, &lockstep, entry).unwrap();
         Arc::new(Module::load(&device, &lockstep.cubin).unwrap())
     };
+    let one_lane = |around_library| Kernels {
+        decoding: modules.decoding().unwrap().module,
+        decompressing: (ChunkKernel::ALL)
+            .map(|kernel| (kernel, modules.decompressing(kernel).unwrap().module))
+            .into(),
+        around_library,
+    };
     Some(Machines {
-        modules: [
-            [
-                modules.decoding().unwrap().module,
-                modules.decompressing().unwrap().module,
-                modules.around_library().unwrap().module,
-            ],
-            [
-                lockstep(decoding::translation_unit(), decoding::ENTRY),
-                lockstep(decompressing::translation_unit(), decompressing::ENTRY),
-                lockstep(
-                    decompressing::library_translation_unit(),
-                    decompressing::library::PREPARE,
-                ),
-            ],
+        kernels: [
+            one_lane(None),
+            Kernels {
+                decoding: lockstep(decoding::translation_unit(), decoding::ENTRY),
+                decompressing: (ChunkKernel::ALL)
+                    .map(|kernel| (kernel, lockstep(kernel.translation_unit(), kernel.entry())))
+                    .into(),
+                around_library: None,
+            },
+            one_lane(Some(modules.around_library().unwrap().module)),
         ],
         nvcomp: Nvcomp::load(Some(&grampus_host_nvcomp::file())).unwrap(),
         device,
@@ -125,12 +135,7 @@ impl Column {
         decoded(&array, &self.dictionary).map_err(|e| e.to_string())
     }
 
-    fn on_device(
-        &self,
-        machines: &Machines,
-        [decoding, decompressing, around_library]: &[Arc<Module>; 3],
-        rows: Range<u64>,
-    ) -> Option<Decoded> {
+    fn on_device(&self, machines: &Machines, kernels: &Kernels, rows: Range<u64>) -> Option<Decoded> {
         let numbers = match self.encoded.values {
             EncodedValues::Dictionary(..) => {
                 let (tail, stripe) = (self.tail.clone(), self.stripe.clone());
@@ -150,9 +155,9 @@ impl Column {
             batch_bytes: 1 << 22,
         };
         let modules = Modules {
-            decoding,
-            decompressing: Some(decompressing),
-            library: Some((&machines.nvcomp, around_library)),
+            decoding: &kernels.decoding,
+            decompressing: &kernels.decompressing,
+            library: (kernels.around_library.as_ref()).map(|module| (&*machines.nvcomp, &**module)),
         };
         decode(&machines.device, modules, &what, &self.file).unwrap()
     }
@@ -160,8 +165,8 @@ impl Column {
     /// Values of the device must equal the decoder's.
     fn compare(&self, machines: &Machines, rows: Range<u64>, what: &str, tally: &mut Tally) {
         let wanted = self.by_cpu(rows.clone());
-        for (k, modules) in machines.modules.iter().enumerate() {
-            let found = self.on_device(machines, modules, rows.clone());
+        for (k, kernels) in machines.kernels.iter().enumerate() {
+            let found = self.on_device(machines, kernels, rows.clone());
             match (&wanted, found) {
                 (Ok(wanted), Some(found)) => {
                     let valid = wanted

@@ -1,7 +1,7 @@
 //! The choice between CPU and GPU at recorded rates: estimates must order the processors as measured times do.
 //!
-//! The measurements are of 200 million rows on servers with 16 cores and one H200 or H100
-//! (docs/experiments/{0028-nvcomp,0040-decode-lanes}.md, queries/RESULTS.md). The tables here have a thousandth of the
+//! The measurements are of 200 million rows on servers with 16 cores and one H200 or H100 (docs/experiments/
+//! {0028-nvcomp,0040-decode-lanes,0061-zlib-and-zstd}.md, queries/RESULTS.md). The tables here have a thousandth of the
 //! rows, and the machine profile a thousandth of the rates.
 
 use std::fs;
@@ -17,7 +17,7 @@ use grampus_orc_layout::codec::Codec;
 use grampus_orc_layout::write::WriterProperties;
 
 use crate::common::{set, text};
-use crate::support::{GPU_SETTINGS, has_stand_ins, write_orc};
+use crate::support::{GPU_SETTINGS, has_compiler, write_orc};
 
 const SCALE: f64 = 1e-3;
 const ROWS: u64 = 200_000;
@@ -30,17 +30,23 @@ const Q5: &str = "SELECT count(*), sum(d), sum(a), sum(b), sum(c), sum(e), sum(f
 struct Recorded {
     /// `None`: uncompressed.
     codec: Option<Codec>,
-    /// nvCOMP is installed.
-    library: bool,
+    /// `grampus.gpu_decompress`.
+    decompress: &'static str,
     sql: &'static str,
     cpu_ms: f64,
     gpu_ms: f64,
 }
 
-const fn recorded(codec: Option<Codec>, library: bool, sql: &'static str, cpu_ms: f64, gpu_ms: f64) -> Recorded {
+const fn recorded(
+    codec: Option<Codec>,
+    decompress: &'static str,
+    sql: &'static str,
+    cpu_ms: f64,
+    gpu_ms: f64,
+) -> Recorded {
     Recorded {
         codec,
-        library,
+        decompress,
         sql,
         cpu_ms,
         gpu_ms,
@@ -48,18 +54,18 @@ const fn recorded(codec: Option<Codec>, library: bool, sql: &'static str, cpu_ms
 }
 
 const RECORDED: [Recorded; 12] = [
-    recorded(None, false, Q0, 21.1, 39.3),
-    recorded(None, false, Q5, 22.5, 59.7),
-    recorded(Some(Codec::Snappy), false, Q0, 195.0, 65.0),
-    recorded(Some(Codec::Snappy), false, Q5, 683.0, 114.0),
-    recorded(Some(Codec::Zstd), true, Q0, 317.0, 66.0),
-    recorded(Some(Codec::Zstd), true, Q5, 908.0, 181.0),
-    recorded(Some(Codec::Zlib), true, Q0, 258.0, 89.0),
-    recorded(Some(Codec::Zlib), true, Q5, 885.0, 184.0),
-    recorded(Some(Codec::Zstd), false, Q0, 208.0, 279.0),
-    recorded(Some(Codec::Zstd), false, Q5, 667.0, 2232.0),
-    recorded(Some(Codec::Zlib), false, Q0, 173.0, 260.0),
-    recorded(Some(Codec::Zlib), false, Q5, 674.0, 2337.0),
+    recorded(None, "auto", Q0, 21.1, 39.3),
+    recorded(None, "auto", Q5, 22.5, 59.7),
+    recorded(Some(Codec::Snappy), "auto", Q0, 195.0, 65.0),
+    recorded(Some(Codec::Snappy), "auto", Q5, 683.0, 114.0),
+    recorded(Some(Codec::Zstd), "auto", Q0, 273.0, 54.0),
+    recorded(Some(Codec::Zstd), "auto", Q5, 928.0, 149.0),
+    recorded(Some(Codec::Zlib), "auto", Q0, 235.0, 40.0),
+    recorded(Some(Codec::Zlib), "auto", Q5, 610.0, 82.0),
+    recorded(Some(Codec::Zstd), "off", Q0, 208.0, 279.0),
+    recorded(Some(Codec::Zstd), "off", Q5, 667.0, 2232.0),
+    recorded(Some(Codec::Zlib), "off", Q0, 173.0, 260.0),
+    recorded(Some(Codec::Zlib), "off", Q5, 674.0, 2337.0),
 ];
 
 /// Numbers with two decimals, as distances and amounts are; 0.03 % of the first column's reach 30.
@@ -107,15 +113,11 @@ fn scaled(profile: &MachineProfile) -> MachineProfile {
 }
 
 /// A session of the machine whose calibration is in `cache`.
-async fn open(cache: &Path, library: bool) -> SessionContext {
+async fn open(cache: &Path, decompress: &str) -> SessionContext {
     let context = GPU_SETTINGS[0].context();
     set(&context, "grampus.cache_folder", &cache.display().to_string()).await;
     set(&context, "grampus.gpu_backing", "auto").await;
-    let library = match library {
-        true => grampus_host_nvcomp::file().display().to_string(),
-        false => "/nowhere/libnvcomp.so.5".to_owned(),
-    };
-    set(&context, "grampus.nvcomp_library", &library).await;
+    set(&context, "grampus.gpu_decompress", decompress).await;
     context
 }
 
@@ -178,7 +180,7 @@ fn profiles() -> [(&'static str, MachineProfile); 3] {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn recorded_rates_choose_the_faster_processor() {
-    if !has_stand_ins("recorded_rates_choose_the_faster_processor") {
+    if !has_compiler("recorded_rates_choose_the_faster_processor") {
         return;
     }
     let (folder, rows) = (tempfile::tempdir().unwrap(), rows());
@@ -193,14 +195,14 @@ async fn recorded_rates_choose_the_faster_processor() {
 
 /// Compares the choice and the estimates with what was measured.
 async fn check(folder: &Path, cache: &Path, case: &Recorded, rows: &RecordBatch) {
-    let what = format!("{cache:?}, {:?}, nvCOMP {}, {}", case.codec, case.library, case.sql);
+    let what = format!("{cache:?}, {:?}, {}, {}", case.codec, case.decompress, case.sql);
     // The kernel is compiled by a query over a copy of the table.
     let [file, copy] = ["t", "copy"].map(|name| folder.join(format!("{name}-{:?}.orc", case.codec)));
     if !file.exists() {
         write(&file, rows, case.codec);
         fs::copy(&file, &copy).unwrap();
     }
-    let context = open(cache, case.library).await;
+    let context = open(cache, case.decompress).await;
     for (name, file) in [("copy", &copy), ("t", &file)] {
         register_orc(&context, name, &file.display().to_string()).await.unwrap();
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::{LZ4, SNAPPY, compressed, input};
+use crate::{CODECS, compressed, input};
 
 /// Writes the seed inputs into the folder that `FUZZ_SEEDS` names, if it names one. Called before the fuzzer reads its
 /// corpus: a program of its own would be compiled for these few files.
@@ -28,11 +28,11 @@ pub fn write_seeds() {
         ("words", words),
         ("pattern", pattern),
     ] {
-        for codec in [SNAPPY, LZ4] {
-            let stored = compressed(codec, &bytes);
+        for codec in CODECS {
+            let stored = compressed(codec, &bytes, 6);
             let seeds = [
-                input(codec == LZ4, false, bytes.len() as u16, &stored),
-                input(codec == LZ4, true, 0, &bytes),
+                input(codec, false, bytes.len() as u16, &stored),
+                input(codec, true, 0, &bytes),
             ];
             for (number, seed) in seeds.iter().enumerate() {
                 std::fs::write(folder.join(format!("{name}-{codec}-{number}")), seed).expect("a seed");

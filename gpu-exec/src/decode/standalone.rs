@@ -12,6 +12,7 @@ use super::decode_batch::{Addresses, batches};
 use super::group_gather::{GatherLimits, GatheredColumn, GroupGather};
 use crate::abi::decode::{DecodeJob, DecodeLaunch};
 use crate::abi::decompress::{ChunkJob, DecompressLaunch};
+use crate::decompress::ChunkKernel;
 use crate::decompress::chunk_table::ChunkTable;
 use crate::decompress::library::LibraryCalls;
 use crate::decompress::library_memory::LibraryMemory;
@@ -54,9 +55,9 @@ pub struct Rows<'a> {
 pub struct Modules<'a> {
     /// The decoding kernel's.
     pub decoding: &'a Module,
-    /// The decompression kernel's, for compressed columns.
-    pub decompressing: Option<&'a Module>,
-    /// nvCOMP, and the kernels around it, for the codecs of which there is no kernel.
+    /// Those of decompression kernels, for compressed columns.
+    pub decompressing: &'a [(ChunkKernel, Arc<Module>)],
+    /// nvCOMP, and the kernels around it. Without it, the decompression kernels take all chunks.
     pub library: Option<(&'a Nvcomp, &'a Module)>,
 }
 
@@ -274,7 +275,6 @@ fn decompress(
     };
     let decompression = Decompression {
         library: modules.library.map(|(library, _)| library),
-        prefers_library: false,
     };
     let (chunks, count) = match (decompression.of(table.codec), modules.library) {
         (Some(Decompressor::Library(library)), Some((_, module))) => {
@@ -303,13 +303,12 @@ fn decompress(
         first: 0,
         count: launch.chunks,
     };
-    let kernel = modules
-        .decompressing
-        .ok_or_else(missing)?
-        .kernel(crate::decompress::ENTRY)?;
-    let blocks = launch.chunks.div_ceil(THREADS / 32);
+    let which = ChunkKernel::of(table.codec).unwrap_or(ChunkKernel::Elements);
+    let module = modules.decompressing.iter().find(|(kernel, _)| *kernel == which);
+    let kernel = module.ok_or_else(missing)?.1.kernel(which.entry())?;
+    let threads = which.block_threads();
     let mut args = Args::new().with_bytes(&bytes_of(&launch));
-    kernel.launch(stream, blocks, THREADS, &mut args)
+    kernel.launch(stream, launch.chunks.div_ceil(threads / 32), threads, &mut args)
 }
 
 fn wrong(reason: &str) -> CudaError {

@@ -4,17 +4,15 @@ use grampus_cuda::{Args, CudaError, Device, DeviceBuffer, Module, Nvcomp, Stream
 use grampus_io_stack::abi::bytes_of;
 use grampus_orc_layout::codec::Codec;
 
-use super::ENTRY;
+use super::ChunkKernel;
 use super::chunk_table::{ChunkTable, codec_number};
 use super::library::LibraryCalls;
 use super::library_memory::LibraryMemory;
-use crate::abi::decompress::{CHUNK_OK, ChunkJob, ChunkResult, DecompressLaunch, StoredChunk};
+use crate::abi::decompress::{CHUNK_OK, CODEC_ZSTD, ChunkJob, ChunkResult, DecompressLaunch, StoredChunk};
 
 /// Bytes before and after each output. The kernel must leave them unchanged.
 const GUARD_BYTES: usize = 64;
 const GUARD: u8 = 0xA5;
-/// Threads of a block, as in the launches of queries.
-const THREADS: u32 = 256;
 
 /// A chunk to decompress.
 #[derive(Debug, Clone, Copy)]
@@ -30,11 +28,15 @@ pub struct Chunk<'a> {
 /// For each chunk its bytes, or the `CHUNK_…` that says why there are none.
 pub type Outcomes = Vec<Result<Vec<u8>, u32>>;
 
-/// The chunks' bytes by the decompression kernel. Inputs and outputs lie at various alignments.
+/// The chunks' bytes by a decompression kernel in `module`. Inputs and outputs lie at various alignments.
 ///
 /// # Errors
 /// The device's error, or a kernel that wrote outside its output.
-pub fn decompress(device: &Device, module: &Module, what: &[Chunk<'_>]) -> Result<Outcomes, CudaError> {
+pub fn decompress(
+    device: &Device,
+    (kernel, module): (ChunkKernel, &Module),
+    what: &[Chunk<'_>],
+) -> Result<Outcomes, CudaError> {
     run(device, what, &|stream, at| {
         let mut launch = DecompressLaunch {
             failed: at.failed,
@@ -48,9 +50,12 @@ pub fn decompress(device: &Device, module: &Module, what: &[Chunk<'_>]) -> Resul
             first: 0,
             count: launch.chunks,
         };
-        let blocks = launch.chunks.div_ceil(THREADS / 32).max(1);
+        let threads = kernel.block_threads();
+        let blocks = launch.chunks.div_ceil(threads / 32).max(1);
         let mut args = Args::new().with_bytes(&bytes_of(&launch));
-        module.kernel(ENTRY)?.launch(stream, blocks, THREADS, &mut args)
+        module
+            .kernel(kernel.entry())?
+            .launch(stream, blocks, threads, &mut args)
     })
 }
 
@@ -94,7 +99,7 @@ type Launch<'a> = &'a dyn Fn(&Stream, &Addresses) -> Result<(), CudaError>;
 /// Puts the chunks into device memory, launches, and takes what came out.
 fn run(device: &Device, what: &[Chunk<'_>], launch: Launch<'_>) -> Result<Outcomes, CudaError> {
     let wrong = |reason: String| CudaError::Arguments {
-        kernel: ENTRY.to_owned(),
+        kernel: "decompression".to_owned(),
         reason,
     };
     let (mut input, mut places, mut end) = (Vec::new(), Vec::new(), 0);
@@ -140,8 +145,12 @@ fn run(device: &Device, what: &[Chunk<'_>], launch: Launch<'_>) -> Result<Outcom
         let (status, bytes) = (result[0], result[1] as usize);
         let (guard, rest) = out[last..].split_at(place.1 - last);
         last = place.1 + chunk.space;
-        let written = if status == CHUNK_OK { bytes } else { chunk.space };
-        if written > chunk.space || guard.iter().chain(&rest[written..chunk.space]).any(|b| *b != GUARD) {
+        // Literal bytes of Zstandard wait at the end of the space.
+        let ends = status == CHUNK_OK && chunk.codec != CODEC_ZSTD;
+        let written = if ends { bytes } else { chunk.space };
+        if bytes > chunk.space && status == CHUNK_OK
+            || guard.iter().chain(&rest[written..chunk.space]).any(|b| *b != GUARD)
+        {
             return Err(wrong(format!(
                 "a chunk of {} bytes: it wrote outside of its target",
                 chunk.stored.len()

@@ -1,5 +1,5 @@
-// The decompression kernel over the chunks of a file, in buffers of exactly their words and bytes. Compiled with
-// sanitizers, behind the decompression unit. Arguments: the file, and the number of times that each chunk is changed at
+// The decompression kernel DECOMPRESS over the chunks of a file, in buffers of exactly their words and bytes. Compiled
+// with sanitizers, behind the kernel's unit. Arguments: the file, and the number of times that each chunk is changed at
 // random and decompressed again.
 namespace {
 // Decompresses `length` bytes to `out`, which has `space` bytes.
@@ -18,7 +18,7 @@ ChunkResult decompress_once(const u8* stored, u32 length, u32 codec, u8* out, u3
     launch.jobs = launch.chunks = launch.job[0].count = 1;
     launch.job[0].chunks = &chunk;
     const void* argument = &launch;
-    grampus_decompress(&argument, 0, 1);
+    DECOMPRESS(&argument, 0, 1);
     if (failed != (result.status == CHUNK_OK && result.bytes == space ? 0u : 7u)) {
         printf("`failed` is %u after status %u\n", failed, result.status);
         exit(1);
@@ -42,7 +42,9 @@ int main(int, char** arguments) {
         u8* out = buffer + lead;
         ChunkResult result = decompress_once(stored, length, codec, out, space);
         bool is_good = result.status == CHUNK_OK;
-        if (is_good != (wanted != ~0u) ||
+        // The library zstd takes streams of which bits are left.
+        bool is_stricter = codec == CODEC_ZSTD && result.status == CHUNK_CORRUPT;
+        if ((is_good != (wanted != ~0u) && !is_stricter) ||
             (is_good && (result.bytes != wanted || memcmp(out, expected, wanted)))) {
             printf("chunk %u: status %u, %u bytes, expected %u\n", good + refused, result.status, result.bytes, wanted);
             return 1;

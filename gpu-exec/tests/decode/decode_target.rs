@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use grampus_cuda::{self as cuda, Device, Module};
 use grampus_gpu_exec::codegen::{GPU_LANES, HOST_LANES};
+use grampus_gpu_exec::decode;
 use grampus_gpu_exec::decode::standalone::{GUARD, Modules, Rows, decode, decode_groups};
+use grampus_gpu_exec::decompress::ChunkKernel;
 use grampus_gpu_exec::input::Decoded;
 use grampus_gpu_exec::kernel_cache::KernelCache;
-use grampus_gpu_exec::{decode, decompress};
 
 use crate::common::lockstep;
 use crate::streams::{self, Column};
@@ -17,8 +18,14 @@ use crate::streams::{self, Column};
 pub(crate) struct DecodeTarget {
     pub device: Device,
     pub decoding: Arc<Module>,
-    pub decompressing: Arc<Module>,
+    pub decompressing: Vec<(ChunkKernel, Arc<Module>)>,
     pub lanes: u32,
+}
+
+/// All decompression kernels.
+fn decompressing(modules: &KernelCache) -> Vec<(ChunkKernel, Arc<Module>)> {
+    let loaded = |kernel| modules.decompressing(kernel).unwrap_or_else(|e| panic!("{e}"));
+    ChunkKernel::ALL.map(|kernel| (kernel, loaded(kernel).module)).into()
 }
 
 pub(crate) fn decode_targets() -> Vec<DecodeTarget> {
@@ -30,12 +37,19 @@ pub(crate) fn decode_targets() -> Vec<DecodeTarget> {
             targets.push(DecodeTarget {
                 device: device.clone(),
                 decoding: modules.decoding().unwrap_or_else(|e| panic!("{e}")).module,
-                decompressing: modules.decompressing().unwrap_or_else(|e| panic!("{e}")).module,
+                decompressing: decompressing(&modules),
                 lanes: HOST_LANES,
             });
             targets.push(DecodeTarget {
                 decoding: lockstep::module(&device, &decode::translation_unit(), decode::ENTRY),
-                decompressing: lockstep::module(&device, &decompress::translation_unit(), decompress::ENTRY),
+                decompressing: ChunkKernel::ALL
+                    .map(|kernel| {
+                        (
+                            kernel,
+                            lockstep::module(&device, &kernel.translation_unit(), kernel.entry()),
+                        )
+                    })
+                    .into(),
                 device,
                 lanes: GPU_LANES,
             });
@@ -49,7 +63,7 @@ pub(crate) fn decode_targets() -> Vec<DecodeTarget> {
             println!("on a GPU; compiled in {:?}", loaded.took);
             targets.push(DecodeTarget {
                 decoding: loaded.module,
-                decompressing: modules.decompressing().unwrap_or_else(|e| panic!("{e}")).module,
+                decompressing: decompressing(&modules),
                 device,
                 lanes: GPU_LANES,
             });
@@ -72,7 +86,7 @@ impl DecodeTarget {
         };
         let modules = Modules {
             decoding: &self.decoding,
-            decompressing: Some(&self.decompressing),
+            decompressing: &self.decompressing,
             library: None,
         };
         decode(&self.device, modules, &what, &column.file).unwrap_or_else(|e| panic!("{} lanes: {e}", self.lanes))
@@ -83,7 +97,7 @@ impl DecodeTarget {
     pub(crate) fn check_groups(&self, columns: &[Column], groups: &[(usize, usize)], max_bytes: usize) -> usize {
         let modules = Modules {
             decoding: &self.decoding,
-            decompressing: Some(&self.decompressing),
+            decompressing: &self.decompressing,
             library: None,
         };
         let of: Vec<_> = columns.iter().map(all_rows).collect();

@@ -1,9 +1,10 @@
-//! Chunks of both codecs: compressed data of several kinds, elements that no compressor emits, and damaged ones.
+//! Chunks of all codecs: compressed data of several kinds, elements that no compressor emits, and damaged ones.
 
 use grampus_gpu_exec::decompress::standalone::Chunk;
 
 use crate::codec::Codec;
 use crate::common::random::Random;
+use crate::deflate_blocks;
 
 /// A chunk, and the space for what comes out.
 #[derive(Debug, Clone)]
@@ -56,7 +57,7 @@ pub(crate) fn data(random: &mut Random, most: u64) -> Vec<u8> {
 /// Compressed data, and elements at random; with the right space, and with more and less.
 pub(crate) fn samples(random: &mut Random, most: u64) -> Vec<Sample> {
     let mut out = Vec::new();
-    for codec in [Codec::Snappy, Codec::Lz4] {
+    for codec in Codec::ALL {
         for _ in 0..4 {
             let bytes = data(random, most);
             let stored = codec.compress(&bytes);
@@ -150,6 +151,14 @@ fn elements(random: &mut Random, codec: Codec, most: usize) -> Sample {
                 space: at,
             }
         }
+        Codec::Deflate => {
+            let (stored, space) = deflate_blocks::blocks(random, target);
+            Sample { codec, stored, space }
+        }
+        Codec::Zstd => {
+            let (stored, space) = frames(random, target);
+            Sample { codec, stored, space }
+        }
         Codec::Lz4 => {
             let long = |n: usize, body: &mut Vec<u8>| {
                 if n >= 15 {
@@ -183,6 +192,38 @@ fn elements(random: &mut Random, codec: Codec, most: usize) -> Sample {
             }
         }
     }
+}
+
+/// Zstandard frames one behind the other, some to be skipped and some of blocks as they are, and their length.
+fn frames(random: &mut Random, most: usize) -> (Vec<u8>, usize) {
+    let (mut stored, mut space) = (Vec::new(), 0);
+    for _ in 0..random.below(4) {
+        let bytes = data(random, 1 + most as u64 / 3);
+        match random.below(4) {
+            0 => {
+                stored.extend((0x184D_2A50 + random.below(16) as u32).to_le_bytes());
+                stored.extend((bytes.len() as u32).to_le_bytes());
+                stored.extend(&bytes);
+                continue;
+            }
+            1 => {
+                // A window of 128 KiB and no length; blocks of bytes as they are, and of a single one.
+                stored.extend([0x28, 0xB5, 0x2F, 0xFD, 0, 56]);
+                for part in bytes.chunks(5_000) {
+                    stored.extend(&((part.len() as u32) << 3).to_le_bytes()[..3]);
+                    stored.extend(part);
+                    let count = random.below(2_000) as u32;
+                    stored.extend(&(count << 3 | 2).to_le_bytes()[..3]);
+                    stored.push(random.below(256) as u8);
+                    space += count as usize;
+                }
+                stored.extend([1, 0, 0]);
+            }
+            _ => stored.extend(Codec::Zstd.compress(&bytes)),
+        }
+        space += bytes.len();
+    }
+    (stored, space)
 }
 
 /// Samples of which some bytes are changed, cut off, repeated or replaced, and headers that claim another length.
@@ -219,6 +260,13 @@ pub(crate) fn hand_made() -> Vec<(Sample, Option<Vec<u8>>)> {
     };
     let lz4 = |stored: &[u8], space: usize, bytes: Option<&[u8]>| {
         (Codec::Lz4, stored.to_vec(), space, bytes.map(<[u8]>::to_vec))
+    };
+    let deflate = |stored: &[u8], space: usize, bytes: Option<&[u8]>| {
+        (Codec::Deflate, stored.to_vec(), space, bytes.map(<[u8]>::to_vec))
+    };
+    let zstd = |stored: &[u8], space: usize, bytes: Option<&[u8]>| {
+        let stored = [&[0x28, 0xB5, 0x2F, 0xFD], stored].concat();
+        (Codec::Zstd, stored, space, bytes.map(<[u8]>::to_vec))
     };
     let mut long = vec![0xf0, 255, 30];
     long.extend([9; 300]);
@@ -258,6 +306,50 @@ pub(crate) fn hand_made() -> Vec<(Sample, Option<Vec<u8>>)> {
         lz4(&[0x21, b'a', b'b', 3, 0, 0], 7, None), // an offset before the first byte
         lz4(&[0xf0, 255, 255, 255], 100, None),     // a length without an end
         lz4(&[0x30, b'a', b'b'], 3, None),          // too few literals
+        deflate(&[], 3, None),
+        deflate(&[1, 0, 0, 255, 255], 0, Some(b"")), // a block of bytes as they are
+        deflate(&[1, 1, 0, 254, 255, b'b'], 3, Some(b"b")),
+        deflate(&[1, 2, 0, 253, 255, b'b'], 3, None), // fewer bytes than stated
+        deflate(&[1, 1, 0, 253, 255, b'b'], 3, None), // a length and another one
+        deflate(&[3, 0], 0, Some(b"")),
+        deflate(&[75, 4, 0], 1, Some(b"a")),
+        deflate(&[75, 76, 132, 1, 0], 10, Some(&[b'a'; 10])),
+        deflate(&[75, 76, 132, 1, 0], 9, None),
+        deflate(&[74, 4, 4, 1, 0, 254, 255, b'b'], 2, Some(b"ab")), // two blocks
+        deflate(&[75, 28, 5, 0], 259, Some(&[b'a'; 259])),          // length symbols 285 to 287
+        deflate(&[75, 28, 3, 0], 259, Some(&[b'a'; 259])),
+        deflate(&[75, 28, 7, 0], 259, Some(&[b'a'; 259])),
+        deflate(&[75, 4, 62, 0, 0, 0], 9, None), // distance symbol 30
+        deflate(&[3, 2, 0], 9, None),            // a distance before the first byte
+        deflate(&[75, 4], 1, None),              // no end
+        deflate(&[7, 0, 0], 1, None),            // a fourth kind of block
+        deflate(&[5, 0, 0, 0, 0, 0], 1, None),   // a code without symbols
+        zstd(&[0x20, 0, 1, 0, 0], 0, Some(b"")), // a block of bytes as they are
+        zstd(&[0x20, 3, 0x19, 0, 0, b'a', b'b', b'c'], 3, Some(b"abc")),
+        zstd(&[0x20, 4, 0x19, 0, 0, b'a', b'b', b'c'], 4, None), // another length
+        zstd(&[0x20, 3, 0x19, 0, 0, b'a', b'b'], 3, None),       // too few bytes
+        zstd(&[0x20, 3, 0x1b, 0, 0, b'x'], 3, Some(b"xxx")),     // a block of one byte
+        zstd(&[0x20, 3, 0x1b, 0, 0, b'x'], 2, None),
+        zstd(&[0x20, 3, 0x1f, 0, 0, b'x'], 3, None), // a fourth kind of block
+        zstd(&[0x28, 3, 0x19, 0, 0, b'a', b'b', b'c'], 3, None), // a reserved bit
+        zstd(&[0x21, 7, 3, 0x19, 0, 0, b'a', b'b', b'c'], 3, None), // a dictionary
+        zstd(&[0x21, 0, 3, 0x19, 0, 0, b'a', b'b', b'c'], 3, Some(b"abc")), // and none
+        // Literal bytes alone, then with a sequence of tables of one symbol: "ab", and five bytes from two behind.
+        zstd(&[0x20, 3, 0x2d, 0, 0, 0x18, b'a', b'b', b'c', 0], 3, None), // a block longer than the window
+        zstd(&[0, 56, 0x2d, 0, 0, 0x18, b'a', b'b', b'c', 0], 3, Some(b"abc")),
+        zstd(&[0, 56, 0x25, 0, 0, 0x18, b'a', b'b', b'c'], 3, None), // no number of sequences
+        zstd(
+            &[0, 56, 0x4d, 0, 0, 0x10, b'a', b'b', 1, 0x54, 2, 2, 2, 0b101],
+            7,
+            Some(b"abababa"),
+        ),
+        zstd(&[0, 56, 0x4d, 0, 0, 0x10, b'a', b'b', 1, 0x54, 2, 2, 2, 0b110], 7, None), // from three behind
+        zstd(
+            &[0, 56, 0x4d, 0, 0, 0x10, b'a', b'b', 1, 0x54, 2, 2, 2, 0b1001],
+            7,
+            None,
+        ), // a bit is left
+        zstd(&[0, 56, 0x4d, 0, 0, 0x10, b'a', b'b', 1, 0x55, 2, 2, 2, 0b101], 7, None), // a reserved bit
     ]
     .into_iter()
     .map(|(codec, stored, space, bytes)| (Sample { codec, stored, space }, bytes))

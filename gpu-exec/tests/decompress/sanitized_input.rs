@@ -1,10 +1,10 @@
-//! The decompression kernel's C++ under address and undefined-behaviour sanitizers: chunks in buffers of exactly their
+//! The decompression kernels' C++ under address and undefined-behaviour sanitizers: chunks in buffers of exactly their
 //! words, outputs in buffers of exactly their bytes. A file hands the chunks and what the peers made of them to it.
 
 use std::path::Path;
 use std::process::Command;
 
-use grampus_gpu_exec::decompress::{library_translation_unit, translation_unit};
+use grampus_gpu_exec::decompress::{ChunkKernel, library_translation_unit};
 
 use crate::common::random::Random;
 use crate::common::sanitized_program::{Checks, passes, sanitized};
@@ -32,12 +32,24 @@ fn cases(samples: &[Sample]) -> Vec<u8> {
     out
 }
 
-/// Runs the device code over chunks. `mutations`: how often each chunk is changed further, which must not matter to
+/// Runs each kernel over its chunks. `mutations`: how often each chunk is changed further, which must not matter to
 /// memory.
-fn run(name: &str, (before, after): (&str, &str), samples: &[Sample], mutations: u32) {
+fn run(name: &str, around: (&str, &str), samples: &[Sample], mutations: u32) {
+    for kernel in ChunkKernel::ALL {
+        let own: Vec<Sample> = samples
+            .iter()
+            .filter(|sample| sample.codec.kernel() == kernel)
+            .cloned()
+            .collect();
+        run_kernel(&format!("{name}_{kernel:?}"), kernel, around, &own, mutations);
+    }
+}
+
+fn run_kernel(name: &str, kernel: ChunkKernel, (before, after): (&str, &str), samples: &[Sample], mutations: u32) {
     let text = format!(
-        "{before}{}{after}{HOST_FUNCTIONS}{}",
-        translation_unit(),
+        "{before}{}{after}{HOST_FUNCTIONS}#define DECOMPRESS {}\n{}",
+        kernel.translation_unit(),
+        kernel.entry(),
         include_str!("../cpp/decompress_cases.cc")
     );
     let Some(program) = sanitized(name, &text, Checks::Memory) else {

@@ -150,7 +150,6 @@ impl Case {
                 backing: self.backing,
                 decompression: Decompression {
                     library: self.library.as_deref(),
-                    prefers_library: self.library.is_some(),
                 },
                 selectivity: if self.key.is_some() { 1.0 } else { 0.0025 },
                 waits_for_memory: self.waits,

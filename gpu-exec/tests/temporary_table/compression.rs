@@ -24,6 +24,8 @@ fn compress(codec: Codec, bytes: &[u8]) -> Vec<u8> {
             out.truncate(length);
             out
         }
+        // Nothing decompresses these: the test's decoder knows the values.
+        Codec::Lzo => bytes.to_vec(),
         other => panic!("no test has chunks of {other:?}"),
     }
 }

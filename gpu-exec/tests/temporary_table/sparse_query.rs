@@ -97,17 +97,17 @@ pub(crate) fn stored_bytes(table: &Table) -> u64 {
 pub(crate) fn nvcomp() -> Option<Arc<Nvcomp>> {
     if is_cuda() {
         let found = Nvcomp::load(None);
-        return found.inspect_err(|e| println!("without zstd and zlib: {e}")).ok();
+        return found.inspect_err(|e| println!("without nvCOMP: {e}")).ok();
     }
     Some(Nvcomp::load(Some(&grampus_host_nvcomp::file())).unwrap_or_else(|e| panic!("{e}")))
 }
 
-/// The codecs that the device decompresses.
-pub(crate) fn codecs(library: Option<&Nvcomp>) -> Vec<Codec> {
-    let own = |codec: &Codec| matches!(codec, Codec::Snappy | Codec::Lz4);
-    CODECS
-        .into_iter()
-        .filter(|codec| library.is_some() || own(codec))
+/// The codecs that the device decompresses, by kernels of its own and by nvCOMP.
+pub(crate) fn codecs(library: Option<&Nvcomp>) -> Vec<(Codec, Option<&Nvcomp>)> {
+    let own = CODECS.map(|codec| (codec, None));
+    let by_library = [Codec::Snappy, Codec::Zstd, Codec::Zlib].map(|codec| (codec, library));
+    own.into_iter()
+        .chain(by_library.into_iter().filter(|(_, library)| library.is_some()))
         .collect()
 }
 
@@ -151,10 +151,7 @@ fn run_program(
         arguments: &arguments,
         input: &Arc::new(table.input.clone()),
         backing,
-        decompression: Decompression {
-            library,
-            prefers_library: false,
-        },
+        decompression: Decompression { library },
         selectivity: 0.0025,
         waits_for_memory: true,
         cancel: &Arc::new(AtomicBool::new(false)),

@@ -1,8 +1,8 @@
 //! `ChunkDecompressor`: decompression of chunks that were copied to the device. Nothing else knows what decompresses.
 //!
-//! - The kernel of this crate takes the codecs that it knows, and all original chunks.
-//! - nvCOMP takes the others, or all codecs if the request prefers nvCOMP. Its memory is taken once, for the largest
-//!   of the chunks.
+//! - Kernels of this crate take their codecs, and all original chunks.
+//! - nvCOMP takes the other codecs, or all codecs if the request prefers nvCOMP. Its memory is taken once, for the
+//!   largest of the chunks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +12,7 @@ use grampus_io_stack::abi::bytes_of;
 use grampus_orc_layout::codec::Codec;
 
 use crate::abi::decompress::DecompressLaunch;
-use crate::codegen::BLOCK_THREADS;
-use crate::decompress;
+use crate::decompress::ChunkKernel;
 use crate::decompress::chunk_table::{ChunkTable, launches};
 use crate::decompress::library::LibraryCalls;
 use crate::kernel_cache::{Loaded, Origin};
@@ -24,8 +23,8 @@ use crate::runtime::decoding::decode_context::DecodeContext;
 pub(crate) struct ChunkDecompressor<'a> {
     context: DecodeContext<'a>,
     failed: u64,
-    /// The kernel of this crate, if a chunk needs it.
-    own: Option<Arc<Module>>,
+    /// The kernels of this crate that chunks need.
+    own: Vec<(ChunkKernel, Arc<Module>)>,
     /// nvCOMP with the kernels around it, by codec.
     library: Vec<(Codec, LibraryCalls<'a>, Arc<Module>)>,
     /// Time to load or compile kernels that were not in memory.
@@ -46,7 +45,7 @@ impl<'a> ChunkDecompressor<'a> {
         let mut decompressor = Self {
             context,
             failed,
-            own: None,
+            own: Vec::new(),
             library: Vec::new(),
             compile: Duration::ZERO,
         };
@@ -60,8 +59,11 @@ impl<'a> ChunkDecompressor<'a> {
                 }
             }
         }
-        if tables.iter().any(|table| decompressor.by_kernel(table).1 > 0) {
-            decompressor.own = Some(decompressor.loaded(context.kernels.decompressing()?));
+        for kernel in ChunkKernel::ALL {
+            if tables.iter().any(|table| decompressor.by_kernel(kernel, table).1 > 0) {
+                let module = decompressor.loaded(context.kernels.decompressing(kernel)?);
+                decompressor.own.push((kernel, module));
+            }
         }
         Ok(decompressor)
     }
@@ -74,12 +76,16 @@ impl<'a> ChunkDecompressor<'a> {
         loaded.module
     }
 
-    /// The chunks of a table that the kernel takes. A codec without a decompressor is the kernel's to refuse.
-    fn by_kernel(&self, table: &ChunkTable) -> (u64, usize) {
-        match self.library.iter().any(|(codec, ..)| *codec == table.codec) {
-            true => table.originals(),
-            false => table.all(),
-        }
+    /// The chunks of a table that a kernel takes. One takes the original chunks beside nvCOMP's, and refuses codecs
+    /// without a decompressor.
+    fn by_kernel(&self, kernel: ChunkKernel, table: &ChunkTable) -> (u64, usize) {
+        let is_library = self.library.iter().any(|(codec, ..)| *codec == table.codec);
+        let (own, chunks) = match ChunkKernel::of(table.codec).filter(|_| !is_library) {
+            Some(own) => (own, table.all()),
+            None if is_library => (ChunkKernel::Elements, table.originals()),
+            None => (ChunkKernel::Elements, table.all()),
+        };
+        if own == kernel { chunks } else { (0, 0) }
     }
 
     /// Decompresses the chunks of tables, in the order of the stream.
@@ -90,19 +96,22 @@ impl<'a> ChunkDecompressor<'a> {
             let chunks = of_codec.map(ChunkTable::compressed);
             calls.decompress(stream, module, chunks, self.failed, 0)?;
         }
-        let Some(own) = &self.own else { return Ok(()) };
-        let kernel = own.kernel(decompress::ENTRY)?;
-        for batch in launches(tables.iter().map(|table| self.by_kernel(table)), usize::MAX) {
-            let launch = DecompressLaunch {
-                failed: self.failed,
-                results: 0,
-                jobs: batch.jobs.len() as u32,
-                chunks: batch.chunks,
-                job: batch.array(),
-            };
-            let blocks = self.context.blocks_of_warps(&kernel, batch.chunks)?;
-            let mut args = Args::new().with_bytes(&bytes_of(&launch));
-            kernel.launch(stream, blocks, BLOCK_THREADS, &mut args)?;
+        for (which, module) in &self.own {
+            let kernel = module.kernel(which.entry())?;
+            let chunks = tables.iter().map(|table| self.by_kernel(*which, table));
+            for batch in launches(chunks, usize::MAX) {
+                let launch = DecompressLaunch {
+                    failed: self.failed,
+                    results: 0,
+                    jobs: batch.jobs.len() as u32,
+                    chunks: batch.chunks,
+                    job: batch.array(),
+                };
+                let threads = which.block_threads();
+                let blocks = self.context.blocks_of_warps(&kernel, threads, batch.chunks)?;
+                let mut args = Args::new().with_bytes(&bytes_of(&launch));
+                kernel.launch(stream, blocks, threads, &mut args)?;
+            }
         }
         Ok(())
     }
@@ -111,7 +120,10 @@ impl<'a> ChunkDecompressor<'a> {
     pub(crate) fn in_use(&self) -> InUse {
         let around_library = self.library.iter().map(|(_, _, module)| module);
         InUse {
-            _modules: around_library.chain(&self.own).cloned().collect(),
+            _modules: around_library
+                .chain(self.own.iter().map(|(_, module)| module))
+                .cloned()
+                .collect(),
             _memory: self.library.iter().filter_map(|(_, calls, _)| calls.memory()).collect(),
         }
     }

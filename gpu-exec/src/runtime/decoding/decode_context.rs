@@ -2,7 +2,7 @@
 
 use grampus_cuda::{CudaError, Device, Kernel, Stream};
 
-use crate::codegen::{BLOCK_THREADS, GPU_LANES};
+use crate::codegen::GPU_LANES;
 use crate::decompress::library_memory::LibraryMemory;
 use crate::kernel_cache::KernelCache;
 use crate::options::Decompression;
@@ -20,8 +20,8 @@ pub(crate) struct DecodeContext<'a> {
 
 impl DecodeContext<'_> {
     /// Blocks of a launch of which each warp takes one of so many tasks after the other: no more than run at once.
-    pub(crate) fn blocks_of_warps(&self, kernel: &Kernel<'_>, tasks: u32) -> Result<u32, CudaError> {
-        let most = self.device.multiprocessors().max(1) * kernel.blocks_that_fit(BLOCK_THREADS, 0)?;
-        Ok(tasks.div_ceil(BLOCK_THREADS / GPU_LANES).clamp(1, most))
+    pub(crate) fn blocks_of_warps(&self, kernel: &Kernel<'_>, threads: u32, tasks: u32) -> Result<u32, CudaError> {
+        let most = self.device.multiprocessors().max(1) * kernel.blocks_that_fit(threads, 0)?;
+        Ok(tasks.div_ceil(threads / GPU_LANES).clamp(1, most))
     }
 }

@@ -63,7 +63,7 @@ impl DecodeKernel {
                 launch.tasks += tasks.count;
                 launch.jobs += 1;
             }
-            let blocks = context.blocks_of_warps(&kernel, launch.tasks)?;
+            let blocks = context.blocks_of_warps(&kernel, BLOCK_THREADS, launch.tasks)?;
             let mut args = Args::new().with_bytes(&bytes_of(&launch));
             kernel.launch(context.stream, blocks, BLOCK_THREADS, &mut args)?;
         }
