@@ -81,8 +81,8 @@ impl FileFilter {
     pub(super) fn stages(&mut self) -> Vec<Stage> {
         self.take_up_changes();
         let useful = self.conjuncts.iter().zip(&self.seen).enumerate();
-        let useful = useful
-            .filter(|(_, (conjunct, seen))| !conjunct.is_true && !(conjunct.is_dynamic && seen.is_seldom_false()));
+        let useful =
+            useful.filter(|(_, (conjunct, seen))| !(conjunct.is_true || conjunct.is_dynamic && seen.is_seldom_false()));
         let candidates = useful.map(|(at, (conjunct, _))| (at, &conjunct.conjunct));
         let costs = |column: usize| self.costs.get(column).copied().unwrap_or(ColumnCost::Constant);
         let mut stages: Vec<Stage> = Vec::new();

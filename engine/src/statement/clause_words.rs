@@ -91,7 +91,7 @@ fn star_like(text: &str, tokens: &[&TokenWithSpan], star: usize) -> Option<(Rang
 fn all_columns(text: &str, tokens: &[&TokenWithSpan], star: usize) -> Option<(Range<usize>, String)> {
     let is = |at: usize, keyword| tokens.get(at).is_some_and(|token| is_keyword(&token.token, keyword));
     let is_list = star >= 2 && tokens[star - 1].token == Token::LParen && is(star - 2, Keyword::IN);
-    if !is_list && !(star >= 1 && is(star - 1, Keyword::ON)) {
+    if !(is_list || star >= 1 && is(star - 1, Keyword::ON)) {
         return None;
     }
     let mut last = star;

@@ -30,7 +30,7 @@ unsafe extern "C" {
 /// An input of these parts.
 fn input(codec: u32, compresses: bool, space: u16, rest: &[u8]) -> Vec<u8> {
     let [low, high] = space.to_le_bytes();
-    let mut out = vec![codec as u8 - 1 | if compresses { COMPRESSES } else { 0 }, low, high];
+    let mut out = vec![(codec as u8 - 1) | if compresses { COMPRESSES } else { 0 }, low, high];
     out.extend_from_slice(rest);
     out
 }
