@@ -10,7 +10,7 @@
 mod file_expressions;
 mod file_rows;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -36,7 +36,7 @@ use crate::config::GrampusOptions;
 #[cfg(feature = "proto")]
 use crate::config::InvalidUtf8;
 use crate::file::file_cache::FileCache;
-use crate::scan::dynamic_filters::{is_constant, is_dynamic};
+use crate::scan::dynamic_filters::{FirstExecution, is_constant, is_dynamic};
 use crate::table::listed_object::named_object;
 use crate::table::listing::FoundFile;
 use file_expressions::names_file;
@@ -102,28 +102,13 @@ struct Surroundings {
 #[derive(Debug, Default)]
 struct PlanState {
     versions: Mutex<HashMap<FileKey, FoundFile>>,
-    begun: Mutex<Begun>,
+    execution: FirstExecution,
 }
 
 /// A file as it was listed: path, length, time and tag.
 type FileKey = (object_store::path::Path, u64, i64, Option<String>);
 
-/// The partitions that have begun, and whether one has begun twice.
-#[derive(Debug, Default)]
-struct Begun {
-    partitions: HashSet<usize>,
-    is_again: bool,
-}
-
 impl PlanState {
-    /// Notes that a partition begins. True: it does so in the plan's first execution. What the operators above have
-    /// learned in one execution is wrong in the next one, so dynamic filters serve the first alone.
-    fn begin(&self, partition: usize) -> bool {
-        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
-        begun.is_again |= !begun.partitions.insert(partition);
-        !begun.is_again
-    }
-
     /// The version of a listed file that this plan reads.
     async fn version(&self, store: &Arc<dyn ObjectStore>, object: &ObjectMeta) -> Result<FoundFile> {
         let time = object.last_modified.timestamp_nanos_opt().unwrap_or_default();
@@ -230,7 +215,7 @@ impl FileSource for OrcSource {
         }
         let mut source = self.clone();
         // The first rows of the scan would be other ones.
-        if !self.plan.begin(partition) || config.limit.is_some() {
+        if !self.plan.execution.begin(partition) || config.limit.is_some() {
             source.dynamic.clear();
         }
         Ok(Arc::new(OrcOpener::new(source, store, config, partition)?))

@@ -1,7 +1,7 @@
 //! [`CascadeSource`]: the source of Parquet files whose filters are evaluated by the cascade.
 
 use std::fmt::{self, Formatter};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use datafusion::common::config::{ConfigOptions, TableParquetOptions};
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -25,6 +25,7 @@ use object_store::ObjectStore;
 use super::cascade_files::{CascadeFiles, CascadeMorselizer, FilterPart};
 use super::file_scan::ScanCounts;
 use super::group_pruning::PruningSettings;
+use crate::scan::dynamic_filters::FirstExecution;
 use crate::scan::fallible::is_fallible;
 
 /// A source of Parquet files in place of DataFusion's. Everything but the reading of files is the inner source's.
@@ -34,24 +35,7 @@ pub(crate) struct CascadeSource {
     /// The order that a sort above the scan would like.
     order: Option<LexOrdering>,
     batch_size: usize,
-    opened: Arc<OpenedPartitions>,
-}
-
-/// The partitions of a scan that were opened.
-///
-/// The state of a dynamic filter belongs to a plan, not to an execution: what a sort has learned in one execution is
-/// wrong in the next one. From the first partition on that is opened twice, no dynamic filter is used.
-#[derive(Debug, Default)]
-struct OpenedPartitions(Mutex<(Vec<usize>, bool)>);
-
-impl OpenedPartitions {
-    /// Whether the stream of `partition` may use dynamic filters.
-    fn begin(&self, partition: usize) -> bool {
-        let mut opened = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        opened.1 |= opened.0.contains(&partition);
-        opened.0.push(partition);
-        !opened.1
-    }
+    execution: Arc<FirstExecution>,
 }
 
 impl CascadeSource {
@@ -73,7 +57,7 @@ impl CascadeSource {
             inner,
             order,
             batch_size: 0,
-            opened: Arc::default(),
+            execution: Arc::default(),
         }
     }
 
@@ -123,7 +107,7 @@ impl FileSource for CascadeSource {
     ) -> Result<Box<dyn Morselizer>> {
         let parquet = self.parquet()?;
         let inner = self.inner.create_morselizer(Arc::clone(&store), config, partition)?;
-        let uses_dynamic = self.opened.begin(partition);
+        let uses_dynamic = self.execution.begin(partition);
         let table = self.inner.table_schema();
         let filter = self.inner.filter();
         let parts = filter.iter().flat_map(split_conjunction);

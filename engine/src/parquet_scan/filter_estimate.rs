@@ -170,13 +170,7 @@ fn sample_file(
             let value = filter.evaluate(&batch).ok()?.into_array(batch.num_rows()).ok()?;
             passed += value.as_boolean_opt().map(BooleanArray::true_count)? as u64;
         }
-        sample.rows += rows;
-        sample.passed += passed;
-        sample.places += 1;
-        if passed > 0 {
-            sample.hits += 1;
-            sample.rows_of_hits += rows;
-        }
+        sample.add_place(rows, passed);
     }
     Some(())
 }

@@ -10,6 +10,7 @@
 //! The state of a filter belongs to a plan, not to an execution. What a sort has learned in one execution is wrong in
 //! the next one, whose rows it would exclude all. So only the streams of the first execution use the filters.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use datafusion::common::ScalarValue;
@@ -24,6 +25,25 @@ use super::Scan;
 use super::conjunct::Conjunct;
 use super::equal_zeros::without_float_lists;
 use super::pruning::Pruner;
+
+/// The partitions of a plan that have begun, of a source that is told of each, and whether one has begun twice.
+#[derive(Debug, Default)]
+pub(crate) struct FirstExecution(Mutex<Begun>);
+
+#[derive(Debug, Default)]
+struct Begun {
+    partitions: HashSet<usize>,
+    is_again: bool,
+}
+
+impl FirstExecution {
+    /// Notes that a partition begins. True: it does so in the plan's first execution, and may use dynamic filters.
+    pub(crate) fn begin(&self, partition: usize) -> bool {
+        let mut begun = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        begun.is_again |= !begun.partitions.insert(partition);
+        !begun.is_again
+    }
+}
 
 /// The dynamic filters of one scan operator.
 #[derive(Debug, Default)]

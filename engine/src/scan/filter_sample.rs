@@ -41,6 +41,19 @@ pub(crate) struct FilterSample {
     pub(crate) hits: u64,
 }
 
+impl FilterSample {
+    /// Adds a place of `rows` rows, of which `passed` pass.
+    pub(crate) fn add_place(&mut self, rows: u64, passed: u64) {
+        self.rows += rows;
+        self.passed += passed;
+        self.places += 1;
+        if passed > 0 {
+            self.hits += 1;
+            self.rows_of_hits += rows;
+        }
+    }
+}
+
 /// Evaluates the filter at a few places of `stripes`. `None`: there is no filter, or a sample costs too much.
 ///
 /// # Errors
@@ -79,14 +92,7 @@ pub(super) fn sample(scan: &Scan, stripes: &[PlannedStripe]) -> Result<Option<Fi
     let mut sample = FilterSample::default();
     for (file, stripe, rows) in places {
         let of_place = rows.end - rows.start;
-        let passed = passing(scan, file, &stripe, rows)?;
-        sample.rows += of_place;
-        sample.passed += passed;
-        sample.places += 1;
-        if passed > 0 {
-            sample.hits += 1;
-            sample.rows_of_hits += of_place;
-        }
+        sample.add_place(of_place, passing(scan, file, &stripe, rows)?);
     }
     Ok((sample.rows > 0).then_some(sample))
 }
