@@ -24,23 +24,7 @@ use rand::prelude::*;
 use rand_chacha::ChaCha8Rng;
 
 use support::SETTINGS;
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
-fn seeds(cases: u64) -> std::ops::Range<u64> {
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap();
-    let first = number("GRAMPUS_TEST_SEED").unwrap_or(u64::from(now.subsec_nanos()) << 20);
-    first..first + number("GRAMPUS_TEST_CASES").unwrap_or(cases)
-}
-
-fn random(seed: u64) -> ChaCha8Rng {
-    println!("seed {seed} (replay with GRAMPUS_TEST_SEED={seed})");
-    ChaCha8Rng::seed_from_u64(seed)
-}
+use support::seeds::{number, random, seeds};
 
 /// Values with NULLs among them.
 fn values<T>(rng: &mut ChaCha8Rng, rows: usize, mut value: impl FnMut(&mut ChaCha8Rng, usize) -> T) -> Vec<Option<T>> {

@@ -38,6 +38,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRu
 use executions::{by_row, overlap, rows_like, scan_of};
 use flaky_store::{Faults, FlakyStore};
 use queries::{QuerySpec, Shape, queries, with_one_zero};
+use support::seeds::number;
 use support::{Setting, difference, full_read, one_batch, register_rows, write_orc};
 use tables::{TableSpec, tables};
 
@@ -169,11 +170,6 @@ fn floats_are_keys_with_one_zero() {
             Err(error) => Err(TestCaseError::fail(error.to_string())),
         }
     });
-}
-
-/// The number in an environment variable.
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
 }
 
 /// Runs a property on random cases, `default_cases` unless the environment says otherwise. A failure names the seed.

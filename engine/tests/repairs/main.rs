@@ -26,8 +26,7 @@ use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 use grampus::session::plan_cache::{data_frame, plan_sql};
 use grampus_orc_layout::write::WriterProperties;
-use rand::SeedableRng;
-use rand_chacha::ChaCha8Rng;
+use support::seeds::{random, seeds};
 
 /// A session with the same rows as three tables.
 struct Tables {
@@ -130,24 +129,6 @@ fn text(batches: &[RecordBatch]) -> String {
         }
     }
     rows.join("; ")
-}
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
-/// The seeds of random cases.
-fn seeds(cases: u64) -> std::ops::Range<u64> {
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap();
-    let first = number("GRAMPUS_TEST_SEED").unwrap_or(u64::from(now.subsec_nanos()) << 20);
-    first..first + number("GRAMPUS_TEST_CASES").unwrap_or(cases)
-}
-
-fn random(seed: u64) -> ChaCha8Rng {
-    println!("seed {seed} (replay with GRAMPUS_TEST_SEED={seed})");
-    ChaCha8Rng::seed_from_u64(seed)
 }
 
 fn array<T: arrow::array::Array + 'static>(array: T) -> ArrayRef {

@@ -3,6 +3,8 @@
 //! Tests compare on-demand answers with those of the full reader, orc-rust.
 #![allow(dead_code)] // each test binary uses a part of it
 
+pub(crate) mod seeds;
+
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
